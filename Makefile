@@ -1,0 +1,41 @@
+# Two commands do everything on a machine with Python 3.11+ and make:
+#   make demo    the main job          make test    the tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint types format precision clean help
+
+help:
+	@grep -E '^#  ' Makefile; echo "#   make lint | types | format | precision | clean"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'polarvit needs Python 3.11 or newer; run: make PYTHON=python3.12 ...')"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch hatchling
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/polarvit precision
+
+precision: $(STAMP)
+	$(BIN)/polarvit precision
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
