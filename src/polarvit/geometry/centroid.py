@@ -1,0 +1,149 @@
+"""The weighted Lorentz centroid in polar form.
+
+The centroid sum w_i x_i / | sum w_i x_i |_L has, with T = sum w cosh a, V = sum w sinh a u, the direction V/|V| and
+e^(2a) = (T + |V|) / (T - |V|). The difference T - |V| is what ambient arithmetic loses. With masses
+m_i = w_i sinh a_i, P = sum m_i, the unnormalised mean direction ubar = V/P and M2 = sum m_i |u_i - ubar|^2,
+
+    T - |V| = E + S,    E = sum w_i e^-a_i,    S = M2 / (1 + |ubar|),    T + |V| = 2|V| + E + S,
+
+sums of non-negative terms, taken to the log domain with the growth e^m removed (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polarvit.geometry.directions import first_axis, norm_of, product, squared_differences
+from polarvit.geometry.door import geometric, need_broadcast, need_point
+from polarvit.geometry.points import PolarPoint
+from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
+
+
+class _Centroid(torch.autograd.Function):
+    """Rows of weights w [..., N, M] over points a [..., M], u [..., M, n] -> a_mu [..., N], u_mu [..., N, n].
+
+    Also returns, without gradient, what backward needs of each row: the scale m, ln(E+S), ln(T+|V|), ln|V| (all
+    after division by e^m) and the index of the heaviest key.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        key = a.unsqueeze(-2)
+        present = w > 0
+        some = present.any(-1)
+        m = torch.where(present, key, -torch.inf).amax(-1)
+        m = torch.where(some, m, torch.zeros_like(m))
+        least = torch.where(present, key, torch.inf).amin(-1)
+        least = torch.where(some, least, torch.zeros_like(least))
+
+        mass = w * sh(key) * torch.exp((key - m.unsqueeze(-1)).clamp_max(0.0))
+        total = mass.sum(-1)
+        share = mass / torch.where(total > 0, total, torch.ones_like(total)).unsqueeze(-1)
+        # Offsets from the heaviest key: equal and one-hot directions give M2 = 0 exactly, at any radius.
+        heaviest = share.sum(-2).argmax(-1)
+        centre = _take(u, heaviest)
+        offset = u - centre
+        mean = product(share, offset)
+        m2 = (mass * squared_differences(mean, offset)).sum(-1)
+        ubar = centre + mean
+        length = norm_of(ubar).squeeze(-1)
+        direction = torch.where((length > 0).unsqueeze(-1), ubar / length.unsqueeze(-1), first_axis(u))
+
+        log_v = torch.log(total * length)
+        log_e = torch.log((w * torch.exp((least.unsqueeze(-1) - key).clamp_max(0.0))).sum(-1)) - m - least
+        log_minus = torch.logaddexp(torch.log(m2 / (1 + length)), log_e)
+        log_plus = torch.logaddexp(log_v + 0.6931471805599453, log_minus)
+        radius = 0.5 * (log_plus - log_minus)
+        small = torch.asinh(torch.exp(log_v - 0.5 * (log_minus + log_plus)))
+        radius = torch.where(radius < 1, small, radius)
+        empty = (w == 0).all(-1)
+        radius = torch.where(empty, torch.zeros_like(radius), radius)
+        direction = torch.where(empty.unsqueeze(-1), first_axis(u), direction)
+        return radius, direction, m, log_minus, log_plus, log_v, heaviest
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.save_for_backward(*inputs, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
+        a, u, w, mu, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors
+        some = torch.isfinite(log_minus)
+        grad_a = torch.where(some, grad_a, torch.zeros_like(grad_a)).unsqueeze(-1)
+        turned = some & torch.isfinite(log_v)
+        g = grad_u - (grad_u * mu).sum(-1, keepdim=True) * mu
+        g = torch.where(turned.unsqueeze(-1), g, torch.zeros_like(g))
+
+        key, sinh, cosh = a.unsqueeze(-2), sh(a).unsqueeze(-2), ch(a).unsqueeze(-2)
+        centre = _take(u, heaviest)
+        offset, mean = u - centre, mu - centre
+        chi = 0.5 * squared_differences(mean, offset)
+        up = exp_capped(key - _row(m + log_plus, some))  # e^a / (T + |V|)
+        over = exp_capped(key - _row(m + log_minus, some))  # e^a / (E + S)
+        under = exp_capped(-key - _row(m + log_minus, some))  # e^-a / (E + S)
+        turn = exp_capped(key - _row(m + log_v, turned))  # e^a / |V|
+
+        slope_w = 0.5 * (up * (1 - sinh * chi) - (under + sinh * chi * over))
+        slope_a = 0.5 * w * (up * (1 - cosh * chi) + under - cosh * chi * over)
+        pull = grad_a * 0.5 * w * sinh * (up + over)
+        sideways = product(g, offset.mT) - (g * mean).sum(-1, keepdim=True)
+
+        grad_w = grad_a * slope_w + sinh * turn * sideways
+        to_a = (grad_a * slope_a + w * cosh * turn * sideways).sum(-2)
+        spin = product((w * sinh * turn).mT, g)
+        spin = spin - (spin * u).sum(-1, keepdim=True) * u
+        to_u = product(pull.mT, mean) - pull.sum(-2).unsqueeze(-1) * offset + (pull * chi).sum(-2).unsqueeze(-1) * u
+        return to_a, to_u + spin, grad_w
+
+
+def _row(x: Tensor, valid: Tensor) -> Tensor:
+    return torch.where(valid, x, torch.zeros_like(x)).unsqueeze(-1)
+
+
+def _take(u: Tensor, index: Tensor) -> Tensor:
+    """u[..., index, :] with the key axis kept: [..., 1, n]."""
+    return torch.take_along_dim(u, index[..., None, None], -2)
+
+
+@geometric
+def centroid(points: PolarPoint, weights: Tensor | None = None, *, k: float | Tensor = 1.0) -> PolarPoint:
+    """Weighted Lorentz centroid of points [..., M].
+
+    `weights` (non-negative, any scale) is [..., M] for one centroid [...], [..., N, M] for N of them [..., N], or
+    None for equal weights; which one is told by the number of dimensions alone. Weights that are all zero give the
+    origin with zero gradient. Accurate at every radius, one-hot rows included; closed-form gradients that keep
+    nothing larger than [N, M].
+
+    >>> p = PolarPoint(torch.tensor([9.0, 9.0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
+    >>> centroid(p).radius
+    tensor(9.)
+    """
+    need_point("centroid", "points", points)
+    if points.radius.ndim == 0 or points.shape[-1] == 0:
+        raise ValueError(f"centroid: points must have shape [..., M] with M >= 1, got {list(points.shape)}")
+    if weights is None:
+        weights = torch.ones_like(points.radius)
+    rows = weights.ndim - points.radius.ndim
+    if rows not in (0, 1) or weights.shape[-1] != points.shape[-1]:
+        raise ValueError(
+            f"centroid: weights must be [..., M] or [..., N, M] for points {list(points.shape)}, "
+            f"got {list(weights.shape)}"
+        )
+    matrix = weights if rows else weights.unsqueeze(-2)
+    need_broadcast("centroid", points.shape[:-1], matrix.shape[:-2], ("points", "weights"))
+    batch = torch.broadcast_shapes(points.shape[:-1], matrix.shape[:-2])
+    dtype = torch.promote_types(points.radius.dtype, weights.dtype)
+    a, u, _ = _Centroid.apply(  # type: ignore[no-untyped-call]
+        rescale(points.radius.to(dtype), k).expand(*batch, -1),
+        points.direction.to(dtype).expand(*batch, -1, -1),
+        matrix.to(dtype).expand(*batch, -1, -1),
+    )[:3]
+    mean = PolarPoint(restore(a, k), u)
+    return mean if rows else mean.map(lambda x: x.squeeze(-2 if x is u else -1))

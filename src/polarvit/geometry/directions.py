@@ -1,0 +1,88 @@
+"""Directions: normalising a vector, the chord between two unit vectors, and the part of one across the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def origin_radius(dtype: torch.dtype) -> float:
+    """The length that stands in for zero when a vector is turned into polar coordinates.
+
+    Polar coordinates are singular at the origin: at radius exactly 0 the loss does not depend on the direction, so
+    d loss / d direction is 0 and all but one component of the true gradient would be lost, and a parameter that
+    starts there would never leave. At this radius (2^-60, 2^-400 in float64) the direction's gradient is as
+    small as the radius, the normalisation divides by the radius, and the true gradient arrives. It is far below the resolution
+    of any result (eps sqrt(k)), and its square is still a normal number.
+    """
+    return 2.0**-400 if dtype == torch.float64 else 2.0**-60
+
+
+def first_axis(x: Tensor) -> Tensor:
+    """e_0, shaped to broadcast against [..., n]."""
+    return axis_vector(0, x)
+
+
+def axis_vector(axis: int, like: Tensor) -> Tensor:
+    """The unit vector [n] along a space axis, in the dtype and on the device of `like` [..., n]."""
+    return (torch.arange(like.shape[-1], device=like.device) == axis).to(like.dtype)
+
+
+def norm_of(x: Tensor) -> Tensor:
+    """|x| over the last axis [..., 1], without overflow or underflow of the squares."""
+    largest = x.abs().amax(-1, keepdim=True)
+    scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+    return largest * torch.sqrt((x / scale).square().sum(-1, keepdim=True))
+
+
+class _NormAndDirection(torch.autograd.Function):
+    """(|x|, x/|x|) with gradient g_norm u + (g_u - (g_u.u) u)/|x|; zero vectors as `origin_radius` says."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        norm = norm_of(x)
+        zero = norm == 0
+        safe = torch.where(zero, torch.full_like(norm, origin_radius(x.dtype)), norm)
+        return safe.squeeze(-1), torch.where(zero, first_axis(x), x / safe)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_norm: Tensor, grad_direction: Tensor) -> Tensor:  # type: ignore[override]
+        norm, u = ctx.saved_tensors
+        across = grad_direction - (grad_direction * u).sum(-1, keepdim=True) * u
+        return grad_norm.unsqueeze(-1) * u + across / norm.unsqueeze(-1)
+
+
+def norm_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
+    """|x| [...] and x/|x| [..., n]; a zero vector gives (`origin_radius`, e_0) and its true gradient."""
+    return _NormAndDirection.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def chord(u: Tensor, v: Tensor) -> Tensor:
+    """1/2 |u - v|^2 = 1 - cos(angle), from differences: exact where 1 - u.v has lost every digit."""
+    return 0.5 * (u - v).square().sum(-1)
+
+
+def across(u: Tensor, v: Tensor) -> Tensor:
+    """The part of v perpendicular to u, v - (v.u)u, without cancellation for near or opposite directions."""
+    near, far = chord(u, v).unsqueeze(-1), chord(u, -v).unsqueeze(-1)
+    return torch.where(near <= far, (v - u) + near * u, (v + u) - far * u)
+
+
+def squared_differences(x: Tensor, y: Tensor) -> Tensor:
+    """|x_i - y_j|^2 for x [..., N, n], y [..., M, n]: [..., N, M] from differences, no [N, M, n] tensor."""
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """Matrix product that no TF32 or bf16 setting can round: float32 goes through float64 where there is one."""
+    if x.dtype == torch.float32 and x.device.type != "mps":
+        return (x.double() @ y.double()).float()
+    return x @ y

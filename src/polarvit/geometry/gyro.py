@@ -1,0 +1,108 @@
+"""Gyrovector operations, exponential and logarithmic map: one primitive serves all four.
+
+The point y seen from x, or carried by the boost that takes the origin to x, has the space part
+
+    R u + Q t,   R = sinh(a-b) + cosh a sinh b P,   Q = sinh b,   t = v - (v.u)u
+
+with P = 1/2|u+v|^2 for gyroaddition and P = 1/2|u-v|^2 (and -R) for the logarithm. Both terms of R have one sign
+unless the point truly passes the origin, so nothing large is subtracted. A common factor e^S is taken out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polarvit.geometry.directions import across, chord, norm_and_direction
+from polarvit.geometry.door import as_like, geometric, need_broadcast, need_point, need_same_space, need_tangent
+from polarvit.geometry.points import PolarPoint, PolarTangent
+from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, scaled_asinh, sh
+
+
+def frame_components(a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(R e^-S, Q e^-S, S) for rescaled radii a, b and `gap` = P. S is a scale only and carries no gradient."""
+    outward = a >= b
+    delta = torch.where(outward, a - b, b - a)
+    s = torch.maximum(delta, a + b + torch.log(0.5 * gap)).detach()
+    radial = sh(delta) * torch.exp(delta - s)
+    r = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * exp_capped(a + b - s)
+    return r, sh(b) * exp_capped(b - s), s
+
+
+@geometric
+def gyroadd(x: PolarPoint, y: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+    """x (+) y: the boost that carries the origin to x, applied to y.
+
+    x (+) y = exp_x(PT_o->x(log_o y)). An isometry in y with left inverse gyroneg(x); not commutative.
+    """
+    need_same_space("gyroadd", x, y, ("x", "y"))
+    a, b, gap = torch.broadcast_tensors(
+        rescale(x.radius, k), rescale(y.radius, k), chord(x.direction, -y.direction)
+    )
+    r, q, s = frame_components(a, b, gap)
+    space = r.unsqueeze(-1) * x.direction + q.unsqueeze(-1) * across(x.direction, y.direction)
+    norm, direction = norm_and_direction(space)
+    return PolarPoint(restore(scaled_asinh(norm, s), k), direction)
+
+
+@geometric
+def gyroneg(x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+    """(-)x = (r, -u), the gyro-inverse."""
+    need_point("gyroneg", "x", x)
+    return PolarPoint(x.radius, -x.direction)
+
+
+@geometric
+def gyroscale(x: PolarPoint, t: Tensor | float, *, k: float | Tensor = 1.0) -> PolarPoint:
+    """t (x) x = (|t| r, sign(t) u): t times as far along the geodesic from the origin. `t` [...] broadcasts."""
+    need_point("gyroscale", "x", x)
+    t = as_like(t, x.radius)
+    need_broadcast("gyroscale", x.shape, t.shape, ("x", "t"))
+    sign = torch.where(t < 0, -torch.ones_like(t), torch.ones_like(t))
+    radius = x.radius * (t * sign)
+    return PolarPoint(radius, (x.direction * sign.unsqueeze(-1)).expand(*radius.shape, x.dim))
+
+
+@geometric
+def exp_map(p: PolarPoint, xi: PolarTangent, *, k: float | Tensor = 1.0) -> PolarPoint:
+    """Exponential map: from p along the tangent vector xi (frame components) for the length |xi|.
+
+    Gyroaddition of p and the point at distance |xi| in direction xi, with P = 1 + xi_r/|xi| outward and
+    |xi_perp|^2 / (|xi| (|xi| + |xi_r|)) inward, which does not cancel. Smooth at xi = 0.
+    """
+    _need_frame("exp_map", p, xi)
+    steps = torch.cat([xi.radial.unsqueeze(-1), xi.perpendicular], -1)
+    length, unit = norm_and_direction(steps)
+    radial, perpendicular = unit[..., 0], unit[..., 1:]
+    gap = torch.where(radial >= 0, 1 + radial, perpendicular.square().sum(-1) / (1 + radial.abs()))
+    a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), gap)
+    r, q, s = frame_components(a, b, gap)
+    norm, direction = norm_and_direction(r.unsqueeze(-1) * p.direction + q.unsqueeze(-1) * perpendicular)
+    return PolarPoint(restore(scaled_asinh(norm, s), k), direction)
+
+
+@geometric
+def log_map(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> PolarTangent:
+    """Logarithmic map: the tangent vector at p that leads to q, in the polar frame of p.
+
+    sqrt(k) D (-R, Q t)/|(R, Q t)| with P the chord; its length is the distance, and it is smooth at p = q.
+    """
+    need_same_space("log_map", p, q)
+    a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), chord(p.direction, q.direction))
+    r, size, s = frame_components(a, b, gap)
+    towards = size.unsqueeze(-1) * across(p.direction, q.direction)
+    norm, unit = norm_and_direction(torch.cat([-r.unsqueeze(-1), towards], -1))
+    xi = restore(scaled_asinh(norm, s), k).unsqueeze(-1) * unit
+    return PolarTangent(xi[..., 0], xi[..., 1:])
+
+
+def _need_frame(title: str, p: PolarPoint, xi: PolarTangent, name: str = "xi") -> None:
+    need_point(title, "p", p)
+    need_tangent(title, name, xi)
+    if xi.perpendicular.shape[-1] != p.dim:
+        raise ValueError(
+            f"{title}: {name}.perpendicular has dimension {xi.perpendicular.shape[-1]}, p has {p.dim}; must be equal"
+        )
+    need_broadcast(title, p.shape, xi.shape, ("p", name))
+
+
