@@ -1,0 +1,211 @@
+"""The kernels as PyTorch operators: launches, shapes for tracing, and the autograd formula.
+
+`polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
+back from the device and allocate only through `new_output`, so a step that uses them can be captured in a CUDA graph.
+Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from polarvit.kernels.attention.triton import forward_kernel
+from polarvit.kernels.attention.triton_backward import key_kernel, query_kernel
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Block sizes and warps of one kernel launch, and how its products are taken."""
+
+    rows: int
+    columns: int
+    warps: int
+    precision: str
+
+
+def forward_launch(width: int, n: int, m: int) -> Launch:
+    """Products feed the centroid, whose error is measured against eps: `ieee`, never TF32."""
+    rows = 64 if n > 32 else 16 if n <= 16 else 32
+    columns = 64 if m > 32 and width <= 64 else 16 if m <= 16 else 32
+    return Launch(rows, columns, 4, "ieee")
+
+
+def backward_launch(width: int, n: int, m: int) -> Launch:
+    """Three TF32 products leave gradients 2^-21 sharp, far inside their tolerance, and run on the tensor cores."""
+    shape = forward_launch(width, n, m)
+    return Launch(shape.rows, shape.columns, 8 if shape.rows * shape.columns > 2048 else 4, "tf32x3")
+
+
+def padded(width: int) -> int:
+    """The power of two, at least 16, that a product needs."""
+    return max(16, triton.next_power_of_2(width))
+
+
+def strides(*points: Tensor) -> list[int]:
+    """Strides of radius and direction after each other: any layout is read in place."""
+    return [step for tensor in points for step in tensor.stride()]
+
+
+def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
+    return torch.empty(shape, dtype=torch.float32, device=like.device)
+
+
+@torch.library.custom_op("polarvit::attention", mutates_args=())
+def attention_forward(
+    query_radius: Tensor,
+    query: Tensor,
+    key_radius: Tensor,
+    key: Tensor,
+    value_radius: Tensor,
+    value: Tensor,
+    scale: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Radius [B, H, N] and direction [B, H, N, e] of the attended centroids, and four numbers a row for backward."""
+    b, h, n, width = query.shape
+    m, value_width = value.shape[-2:]
+    launch = forward_launch(max(width, value_width), n, m)
+    radius, direction = new_output((b, h, n), query), new_output((b, h, n, value_width), query)
+    stats = new_output((b, h, 4, n), query)
+    points = (query_radius, query, key_radius, key, value_radius, value)
+    forward_kernel[(b * h, triton.cdiv(n, launch.rows))](
+        *points,
+        scale if mask is None else mask.view(torch.uint8),
+        scale,
+        radius,
+        direction,
+        stats,
+        *strides(*points),
+        h,
+        n,
+        m,
+        WIDTH=width,
+        VALUE_WIDTH=value_width,
+        VALUE_PAD=padded(value_width),
+        BLOCK_N=launch.rows,
+        BLOCK_M=launch.columns,
+        HAS_MASK=mask is not None,
+        PRECISION=launch.precision,
+        num_warps=launch.warps,
+        num_stages=1,
+    )
+    return radius, direction, stats
+
+
+@attention_forward.register_fake
+def _(
+    query_radius: Tensor,
+    query: Tensor,
+    key_radius: Tensor,
+    key: Tensor,
+    value_radius: Tensor,
+    value: Tensor,
+    scale: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    b, h, n = query_radius.shape
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, n, value.shape[-1]), (b, h, 4, n)))  # type: ignore[return-value]
+
+
+@torch.library.custom_op("polarvit::attention_backward", mutates_args=())
+def attention_backward(
+    grad_radius: Tensor,
+    grad: Tensor,
+    query_radius: Tensor,
+    query: Tensor,
+    key_radius: Tensor,
+    key: Tensor,
+    value_radius: Tensor,
+    value: Tensor,
+    scale: Tensor,
+    mask: Tensor | None,
+    direction: Tensor,
+    stats: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients in the order of the forward's first seven arguments, float32; that of scale still [B, H, blocks]."""
+    b, h, n, width = query.shape
+    m, value_width = value.shape[-2:]
+    launch = backward_launch(max(width, value_width), n, m)
+    whole = n <= launch.rows and m <= launch.columns
+    points = (query_radius, query, key_radius, key, value_radius, value)
+    gradients = [new_output(tuple(x.shape), x) for x in points]
+    to_scale = new_output((b, h, triton.cdiv(n, launch.rows)), scale)
+    read = (
+        *points,
+        scale if mask is None else mask.view(torch.uint8),
+        scale,
+        direction,
+        stats,
+        grad_radius.contiguous(),
+        grad.contiguous(),
+        gradients[0],
+        gradients[1],
+        to_scale,
+    )
+    shapes = (*strides(*points), h, n, m)
+    options: dict[str, Any] = {
+        "WIDTH": width,
+        "PAD": padded(width),
+        "VALUE_WIDTH": value_width,
+        "VALUE_PAD": padded(value_width),
+        "BLOCK_N": launch.rows,
+        "BLOCK_M": launch.columns,
+        "HAS_MASK": mask is not None,
+        "PRECISION": launch.precision,
+        "num_warps": launch.warps,
+        "num_stages": 1,
+    }
+    key_kernel[(b * h, triton.cdiv(m, launch.columns))](*read, *gradients[2:], *shapes, WHOLE=whole, **options)
+    if not whole:
+        query_kernel[(b * h, triton.cdiv(n, launch.rows))](*read, *shapes, **options)
+    return (*gradients, to_scale)  # type: ignore[return-value]
+
+
+@attention_backward.register_fake
+def _(
+    grad_radius: Tensor,
+    grad: Tensor,
+    query_radius: Tensor,
+    query: Tensor,
+    key_radius: Tensor,
+    key: Tensor,
+    value_radius: Tensor,
+    value: Tensor,
+    scale: Tensor,
+    mask: Tensor | None,
+    direction: Tensor,
+    stats: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    b, h, n, width = query.shape
+    m, value_width = value.shape[-2:]
+    rows = backward_launch(max(width, value_width), n, m).rows
+    points = (query_radius, query, key_radius, key, value_radius, value)
+    return (*(new_output(tuple(x.shape), x) for x in points), new_output((b, h, -(-n // rows)), scale))  # type: ignore[return-value]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, direction, stats = output
+    ctx.mark_non_differentiable(stats)
+    ctx.save_for_backward(*inputs, direction, stats)
+
+
+def _differentiate(
+    ctx: Any, grad_radius: Tensor | None, grad: Tensor | None, _stats: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors
+    direction = saved[-2]
+    if grad_radius is None:
+        grad_radius = direction.new_zeros(direction.shape[:-1])
+    if grad is None:
+        grad = torch.zeros_like(direction)
+    *gradients, to_scale = attention_backward(grad_radius, grad, *saved)
+    return (*(g.to(x.dtype) for g, x in zip(gradients, saved, strict=False)), to_scale.sum((0, 2)), None)
+
+
+attention_forward.register_autograd(_differentiate, setup_context=_save)
