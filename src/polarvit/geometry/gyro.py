@@ -13,20 +13,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polarvit.geometry.directions import across, chord, norm_and_direction
+from polarvit.geometry.directions import across, chord, norm_and_direction, scaled_polar
 from polarvit.geometry.door import as_like, geometric, need_broadcast, need_point, need_same_space, need_tangent
 from polarvit.geometry.points import PolarPoint, PolarTangent
-from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, scaled_asinh, sh
+from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
 
 def frame_components(a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R e^-S, Q e^-S, S) for rescaled radii a, b and `gap` = P. S is a scale only and carries no gradient."""
+    """(R e^-S, Q e^-S, S) for rescaled radii a, b and `gap` = P.
+
+    S is the larger radius while the smaller, n, is at most 40: then no exponent is a sum of radii, whose rounding
+    would cost a direction several eps. Beyond, S is the exponent of the larger term of R, a mere scale without
+    gradient. The threshold is 40 because squares of e^n are formed later.
+    """
     outward = a >= b
-    delta = torch.where(outward, a - b, b - a)
+    large, small = torch.where(outward, a, b), torch.where(outward, b, a)
+    n = small.clamp_max(40.0)
+    radial = 0.5 * (torch.exp(-n) - torch.exp(n - 2 * large))
+    product = torch.where(outward, ch(large) * torch.sinh(n), torch.cosh(n) * sh(large))
+    near_r = torch.where(outward, radial, -radial) + product * gap
+    near_q = torch.where(outward, torch.sinh(n) * torch.exp(-large), sh(large))
+
+    delta = large - small
     s = torch.maximum(delta, a + b + torch.log(0.5 * gap)).detach()
     radial = sh(delta) * torch.exp(delta - s)
-    r = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * exp_capped(a + b - s)
-    return r, sh(b) * exp_capped(b - s), s
+    far_r = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * exp_capped(a + b - s)
+    far_q = sh(b) * exp_capped(b - s)
+
+    far = small > 40
+    return torch.where(far, far_r, near_r), torch.where(far, far_q, near_q), torch.where(far, s, large)
 
 
 @geometric
@@ -41,8 +56,8 @@ def gyroadd(x: PolarPoint, y: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPo
     )
     r, q, s = frame_components(a, b, gap)
     space = r.unsqueeze(-1) * x.direction + q.unsqueeze(-1) * across(x.direction, y.direction)
-    norm, direction = norm_and_direction(space)
-    return PolarPoint(restore(scaled_asinh(norm, s), k), direction)
+    radius, direction = scaled_polar(space, s)
+    return PolarPoint(restore(radius, k), direction)
 
 
 @geometric
@@ -77,8 +92,8 @@ def exp_map(p: PolarPoint, xi: PolarTangent, *, k: float | Tensor = 1.0) -> Pola
     gap = torch.where(radial >= 0, 1 + radial, perpendicular.square().sum(-1) / (1 + radial.abs()))
     a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), gap)
     r, q, s = frame_components(a, b, gap)
-    norm, direction = norm_and_direction(r.unsqueeze(-1) * p.direction + q.unsqueeze(-1) * perpendicular)
-    return PolarPoint(restore(scaled_asinh(norm, s), k), direction)
+    radius, direction = scaled_polar(r.unsqueeze(-1) * p.direction + q.unsqueeze(-1) * perpendicular, s)
+    return PolarPoint(restore(radius, k), direction)
 
 
 @geometric
@@ -91,8 +106,8 @@ def log_map(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> PolarTa
     a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), chord(p.direction, q.direction))
     r, size, s = frame_components(a, b, gap)
     towards = size.unsqueeze(-1) * across(p.direction, q.direction)
-    norm, unit = norm_and_direction(torch.cat([-r.unsqueeze(-1), towards], -1))
-    xi = restore(scaled_asinh(norm, s), k).unsqueeze(-1) * unit
+    length, unit = scaled_polar(torch.cat([-r.unsqueeze(-1), towards], -1), s)
+    xi = restore(length, k).unsqueeze(-1) * unit
     return PolarTangent(xi[..., 0], xi[..., 1:])
 
 
