@@ -11,13 +11,14 @@ sums of non-negative terms, taken to the log domain with the growth e^m removed 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from polarvit.geometry.directions import first_axis, norm_of, product, squared_differences
-from polarvit.geometry.door import geometric, need_broadcast, need_point
+from polarvit.geometry.door import geometric, need_broadcast, need_point, need_tensor
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
@@ -72,7 +73,7 @@ class _Centroid(torch.autograd.Function):
         ctx.save_for_backward(*inputs, *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
         a, u, w, mu, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors
         some = torch.isfinite(log_minus)
@@ -130,6 +131,7 @@ def centroid(points: PolarPoint, weights: Tensor | None = None, *, k: float | Te
         raise ValueError(f"centroid: points must have shape [..., M] with M >= 1, got {list(points.shape)}")
     if weights is None:
         weights = torch.ones_like(points.radius)
+    need_tensor("centroid", "weights", weights)
     rows = weights.ndim - points.radius.ndim
     if rows not in (0, 1) or weights.shape[-1] != points.shape[-1]:
         raise ValueError(
@@ -139,8 +141,8 @@ def centroid(points: PolarPoint, weights: Tensor | None = None, *, k: float | Te
     matrix = weights if rows else weights.unsqueeze(-2)
     need_broadcast("centroid", points.shape[:-1], matrix.shape[:-2], ("points", "weights"))
     batch = torch.broadcast_shapes(points.shape[:-1], matrix.shape[:-2])
-    dtype = torch.promote_types(points.radius.dtype, weights.dtype)
-    a, u, _ = _Centroid.apply(  # type: ignore[no-untyped-call]
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in (*points, weights)))
+    a, u, _ = _Centroid.apply(
         rescale(points.radius.to(dtype), k).expand(*batch, -1),
         points.direction.to(dtype).expand(*batch, -1, -1),
         matrix.to(dtype).expand(*batch, -1, -1),

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polarvit.geometry.scaled import scaled_asinh, scaled_asinh_slope
+
 
 def origin_radius(dtype: torch.dtype) -> float:
     """The length that stands in for zero when a vector is turned into polar coordinates.
@@ -14,8 +16,8 @@ def origin_radius(dtype: torch.dtype) -> float:
     Polar coordinates are singular at the origin: at radius exactly 0 the loss does not depend on the direction, so
     d loss / d direction is 0 and all but one component of the true gradient would be lost, and a parameter that
     starts there would never leave. At this radius (2^-60, 2^-400 in float64) the direction's gradient is as
-    small as the radius, the normalisation divides by the radius, and the true gradient arrives. It is far below the resolution
-    of any result (eps sqrt(k)), and its square is still a normal number.
+    small as the radius, the normalisation divides by the radius, and the true gradient arrives. It is far below
+    the resolution of any result (eps sqrt(k)), and its square is still a normal number.
     """
     return 2.0**-400 if dtype == torch.float64 else 2.0**-60
 
@@ -54,7 +56,7 @@ class _NormAndDirection(torch.autograd.Function):
         ctx.save_for_backward(*output)
 
     @staticmethod
-    def backward(ctx: Any, grad_norm: Tensor, grad_direction: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad_norm: Tensor, grad_direction: Tensor) -> Tensor:
         norm, u = ctx.saved_tensors
         across = grad_direction - (grad_direction * u).sum(-1, keepdim=True) * u
         return grad_norm.unsqueeze(-1) * u + across / norm.unsqueeze(-1)
@@ -62,7 +64,51 @@ class _NormAndDirection(torch.autograd.Function):
 
 def norm_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
     """|x| [...] and x/|x| [..., n]; a zero vector gives (`origin_radius`, e_0) and its true gradient."""
-    return _NormAndDirection.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+    return _NormAndDirection.apply(x)
+
+
+class _ScaledPolar(torch.autograd.Function):
+    """(asinh(e^s |x|), x/|x|): gradient g_a slope u + (g_u - (g_u.u) u)/|x| for x, g_a slope |x| for s.
+
+    A zero vector is the origin: (`origin_radius`, e_0) at every scale s, as if |x| were e^-s `origin_radius`. Its
+    slope e^s is held at e^40, so that it stays finite.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        norm = norm_of(x)
+        zero = norm == 0
+        a = scaled_asinh(norm.squeeze(-1), s)
+        a = torch.where(zero.squeeze(-1), torch.full_like(a, origin_radius(x.dtype)), a)
+        u = torch.where(zero, first_axis(x), x / torch.where(zero, torch.ones_like(norm), norm))
+        return a, u, norm.squeeze(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[2])
+        ctx.save_for_backward(output[2], output[1], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+        norm, u, s = ctx.saved_tensors
+        slope = scaled_asinh_slope(norm, s)
+        zero = norm == 0
+        inverse = torch.where(
+            zero,
+            torch.exp(s.clamp_max(40.0)) / origin_radius(u.dtype),
+            1 / torch.where(zero, torch.ones_like(norm), norm),
+        )
+        across = grad_u - (grad_u * u).sum(-1, keepdim=True) * u
+        grad_x = (grad_a * slope).unsqueeze(-1) * u + inverse.unsqueeze(-1) * across
+        return grad_x, grad_a * slope * norm
+
+
+def scaled_polar(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    """Rescaled radius [...] and direction [..., n] of the space part e^s x, for s >= 0 of any size."""
+    a, u, _ = _ScaledPolar.apply(x, s.expand(x.shape[:-1]))
+    return a, u
 
 
 def chord(u: Tensor, v: Tensor) -> Tensor:

@@ -8,13 +8,14 @@ sinh a sinh b cos(angle) subtracts two numbers of size e^(a+b)/4 instead (paper,
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from polarvit.geometry.directions import chord, product, squared_differences
-from polarvit.geometry.door import geometric, need_point, need_same_space
+from polarvit.geometry.door import geometric, need_broadcast, need_point, need_same_dim, need_same_space
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
@@ -64,7 +65,7 @@ class _Haversine(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         slope_a, slope_b, slope_q = haversine_slopes(*ctx.saved_tensors)
         return grad * slope_a, grad * slope_b, grad * slope_q
 
@@ -82,12 +83,13 @@ def distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> Tensor
     """
     need_same_space("distance", p, q)
     a, b, c = torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), chord(p.direction, q.direction))
-    return restore(_Haversine.apply(a, b, c), k)  # type: ignore[no-untyped-call]
+    return restore(_Haversine.apply(a, b, c), k)
 
 
 @geometric
 def squared_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> Tensor:
     """d^2, smooth everywhere: its gradient is -2 log_p(q), which is 0 for coinciding points."""
+    need_same_space("squared_distance", p, q)
     return distance(p, q, k=k).square()
 
 
@@ -111,7 +113,7 @@ class _PairwiseHaversine(torch.autograd.Function):
         ctx.save_for_backward(*inputs, *output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, ...]:
         a, u, b, v, d, q = ctx.saved_tensors
         slope_a, slope_b, slope_q = haversine_slopes(a.unsqueeze(-1), b.unsqueeze(-2), q, d)
         g = grad * slope_q
@@ -128,19 +130,17 @@ def pairwise_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) 
 
     One autograd function with the closed-form gradient of the chord; it keeps two N x M tensors for backward.
     """
-    need_point("pairwise_distance", "p", p)
-    need_point("pairwise_distance", "q", q)
     for name, x in (("p", p), ("q", q)):
-        if x.radius.ndim == 0:
-            raise ValueError(f"pairwise_distance: {name} must have shape [..., N], got a single point")
-    need_same_space("pairwise_distance", *(PolarPoint(x.radius[..., 0], x.direction[..., 0, :]) for x in (p, q)))
+        need_point("pairwise_distance", name, x)
+        if x.radius.ndim == 0 or x.shape[-1] == 0:
+            raise ValueError(f"pairwise_distance: {name} must have shape [..., N] with N >= 1, got {list(x.shape)}")
+    need_same_dim("pairwise_distance", p, q)
+    need_broadcast("pairwise_distance", p.shape[:-1], q.shape[:-1], ("p", "q"))
     batch = torch.broadcast_shapes(p.shape[:-1], q.shape[:-1])
-    dtype = torch.promote_types(p.radius.dtype, q.radius.dtype)
-    p, q = (
-        PolarPoint(x.radius.expand(*batch, -1), x.direction.expand(*batch, -1, -1)).map(lambda y: y.to(dtype))
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in (*p, *q)))
+    (a, u), (b, v) = (
+        (rescale(x.radius.to(dtype), k).expand(*batch, -1), x.direction.to(dtype).expand(*batch, -1, -1))
         for x in (p, q)
     )
-    d, _ = _PairwiseHaversine.apply(  # type: ignore[no-untyped-call]
-        rescale(p.radius, k), p.direction, rescale(q.radius, k), q.direction
-    )
+    d, _ = _PairwiseHaversine.apply(a, u, b, v)
     return restore(d, k)

@@ -43,8 +43,8 @@ def geometric(function: Callable[P, T]) -> Callable[P, T]:
                 collect(title, name, value, dtypes)
         if not any(dtype in NARROW for dtype in dtypes):
             return function(*args, **kwargs)
-        result = function(*[widen(x) for x in args], **{n: widen(x) for n, x in kwargs.items()})  # type: ignore[arg-type]
-        return narrow(result, functools.reduce(torch.promote_types, dtypes))  # type: ignore[no-any-return]
+        result = function(*[widen(x) for x in args], **{n: widen(x) for n, x in kwargs.items()})
+        return narrow(result, functools.reduce(torch.promote_types, dtypes))
 
     return wrapper
 
@@ -118,9 +118,14 @@ def need_same_space(title: str, p: PolarPoint, q: PolarPoint, names: tuple[str, 
     """Raise unless both points live in the same dimension and their batches broadcast."""
     for name, value in zip(names, (p, q), strict=True):
         need_point(title, name, value)
+    need_same_dim(title, p, q, names)
+    need_broadcast(title, p.shape, q.shape, names)
+
+
+def need_same_dim(title: str, p: PolarPoint, q: PolarPoint, names: tuple[str, str] = ("p", "q")) -> None:
+    """Raise unless both points live in the same dimension."""
     if p.dim != q.dim:
         raise ValueError(f"{title}: {names[0]} has dimension {p.dim}, {names[1]} has dimension {q.dim}; must be equal")
-    need_broadcast(title, p.shape, q.shape, names)
 
 
 def need_broadcast(title: str, one: torch.Size, two: torch.Size, names: tuple[str, str]) -> None:
@@ -142,11 +147,31 @@ def need_axes(title: str, axes: Any, n: int, least: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def as_like(value: Tensor | float, like: Tensor) -> Tensor:
-    """A number or tensor on the device of `like`; a number takes its dtype too."""
-    if isinstance(value, Tensor):
-        return value.to(device=like.device)
-    return torch.full((), value, dtype=like.dtype, device=like.device)
+def need_whole(title: str, name: str, value: Any) -> int:
+    """Raise unless `value` is a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{title}: {name} must be a positive integer, got {value!r}")
+    return value
+
+
+def need_frame(title: str, p: PolarPoint, xi: PolarTangent) -> None:
+    """Raise unless `xi` can be a tangent vector at `p`."""
+    need_point(title, "p", p)
+    need_tangent(title, "xi", xi)
+    if xi.perpendicular.shape[-1] != p.dim:
+        raise ValueError(
+            f"{title}: xi.perpendicular has dimension {xi.perpendicular.shape[-1]}, p has {p.dim}; must be equal"
+        )
+    need_broadcast(title, p.shape, xi.shape, ("p", "xi"))
+
+
+def as_step(title: str, t: Any, like: Tensor) -> Tensor:
+    """The step `t` as a tensor on the device of `like`; a number takes its dtype too."""
+    if isinstance(t, Tensor):
+        return t.to(device=like.device)
+    if isinstance(t, bool) or not isinstance(t, int | float):
+        raise ValueError(f"{title}: t must be a number or a floating tensor, got {type(t).__name__} {t!r}")
+    return torch.full((), t, dtype=like.dtype, device=like.device)
 
 
 def widen(value: Any) -> Any:

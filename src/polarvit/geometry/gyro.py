@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polarvit.geometry.directions import across, chord, norm_and_direction, scaled_polar
-from polarvit.geometry.door import as_like, geometric, need_broadcast, need_point, need_same_space, need_tangent
+from polarvit.geometry.door import as_step, geometric, need_broadcast, need_frame, need_point, need_same_space
 from polarvit.geometry.points import PolarPoint, PolarTangent
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
@@ -51,9 +51,7 @@ def gyroadd(x: PolarPoint, y: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPo
     x (+) y = exp_x(PT_o->x(log_o y)). An isometry in y with left inverse gyroneg(x); not commutative.
     """
     need_same_space("gyroadd", x, y, ("x", "y"))
-    a, b, gap = torch.broadcast_tensors(
-        rescale(x.radius, k), rescale(y.radius, k), chord(x.direction, -y.direction)
-    )
+    a, b, gap = torch.broadcast_tensors(rescale(x.radius, k), rescale(y.radius, k), chord(x.direction, -y.direction))
     r, q, s = frame_components(a, b, gap)
     space = r.unsqueeze(-1) * x.direction + q.unsqueeze(-1) * across(x.direction, y.direction)
     radius, direction = scaled_polar(space, s)
@@ -71,7 +69,7 @@ def gyroneg(x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
 def gyroscale(x: PolarPoint, t: Tensor | float, *, k: float | Tensor = 1.0) -> PolarPoint:
     """t (x) x = (|t| r, sign(t) u): t times as far along the geodesic from the origin. `t` [...] broadcasts."""
     need_point("gyroscale", "x", x)
-    t = as_like(t, x.radius)
+    t = as_step("gyroscale", t, x.radius)
     need_broadcast("gyroscale", x.shape, t.shape, ("x", "t"))
     sign = torch.where(t < 0, -torch.ones_like(t), torch.ones_like(t))
     radius = x.radius * (t * sign)
@@ -85,7 +83,7 @@ def exp_map(p: PolarPoint, xi: PolarTangent, *, k: float | Tensor = 1.0) -> Pola
     Gyroaddition of p and the point at distance |xi| in direction xi, with P = 1 + xi_r/|xi| outward and
     |xi_perp|^2 / (|xi| (|xi| + |xi_r|)) inward, which does not cancel. Smooth at xi = 0.
     """
-    _need_frame("exp_map", p, xi)
+    need_frame("exp_map", p, xi)
     steps = torch.cat([xi.radial.unsqueeze(-1), xi.perpendicular], -1)
     length, unit = norm_and_direction(steps)
     radial, perpendicular = unit[..., 0], unit[..., 1:]
@@ -109,15 +107,3 @@ def log_map(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> PolarTa
     length, unit = scaled_polar(torch.cat([-r.unsqueeze(-1), towards], -1), s)
     xi = restore(length, k).unsqueeze(-1) * unit
     return PolarTangent(xi[..., 0], xi[..., 1:])
-
-
-def _need_frame(title: str, p: PolarPoint, xi: PolarTangent, name: str = "xi") -> None:
-    need_point(title, "p", p)
-    need_tangent(title, name, xi)
-    if xi.perpendicular.shape[-1] != p.dim:
-        raise ValueError(
-            f"{title}: {name}.perpendicular has dimension {xi.perpendicular.shape[-1]}, p has {p.dim}; must be equal"
-        )
-    need_broadcast(title, p.shape, xi.shape, ("p", name))
-
-

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polarvit.geometry.directions import norm_and_direction
-from polarvit.geometry.door import geometric, need_broadcast, need_point
+from polarvit.geometry.directions import scaled_polar
+from polarvit.geometry.door import geometric, need_broadcast, need_point, need_whole
 from polarvit.geometry.points import PolarPoint
-from polarvit.geometry.scaled import rescale, restore, scaled_asinh, sh
+from polarvit.geometry.scaled import rescale, restore, sh
 
 
 @geometric
@@ -39,9 +39,7 @@ def concat(points: Sequence[PolarPoint], *, k: float | Tensor = 1.0) -> PolarPoi
     a = torch.stack([rescale(point.radius, k).expand(batch) for point in points], -1)
     scale = a.detach().amax(-1)
     sizes = sh(a) * torch.exp(a - scale.unsqueeze(-1))
-    parts = [
-        sizes[..., index, None] * point.direction.expand(*batch, point.dim) for index, point in enumerate(points)
-    ]
+    parts = [sizes[..., index, None] * point.direction.expand(*batch, point.dim) for index, point in enumerate(points)]
     return _from_scaled(torch.cat(parts, -1), scale, k)
 
 
@@ -49,14 +47,14 @@ def concat(points: Sequence[PolarPoint], *, k: float | Tensor = 1.0) -> PolarPoi
 def split(p: PolarPoint, sections: int | Sequence[int], *, k: float | Tensor = 1.0) -> tuple[PolarPoint, ...]:
     """Undo `concat`: cut the space part into `sections` equal slices (an int) or slices of the given sizes."""
     need_point("split", "p", p)
-    if isinstance(sections, int):
-        if sections < 1 or p.dim % sections:
-            raise ValueError(f"split: dimension {p.dim} is not divisible into {sections} sections")
-        sizes = [p.dim // sections] * sections
+    if isinstance(sections, list | tuple):
+        sizes = [need_whole("split", f"sections[{index}]", size) for index, size in enumerate(sections)]
+        if sum(sizes) != p.dim:
+            raise ValueError(f"split: sections must sum to the dimension {p.dim}, got {sizes}")
     else:
-        sizes = list(sections)
-        if not sizes or any(size < 1 for size in sizes) or sum(sizes) != p.dim:
-            raise ValueError(f"split: section sizes must be positive and sum to {p.dim}, got {sizes}")
+        if p.dim % need_whole("split", "sections", sections):
+            raise ValueError(f"split: dimension {p.dim} is not divisible into sections = {sections}")
+        sizes = [p.dim // sections] * sections
     a = rescale(p.radius, k)
     return tuple(_slice(a, part, k) for part in p.direction.split(sizes, -1))
 
@@ -65,15 +63,15 @@ def split(p: PolarPoint, sections: int | Sequence[int], *, k: float | Tensor = 1
 def split_heads(p: PolarPoint, heads: int, *, k: float | Tensor = 1.0) -> PolarPoint:
     """`split` into equal slices kept in one tensor: [...] of dimension H d to [..., H] of dimension d."""
     need_point("split_heads", "p", p)
-    if heads < 1 or p.dim % heads:
-        raise ValueError(f"split_heads: dimension {p.dim} is not divisible by {heads} heads")
+    if p.dim % need_whole("split_heads", "heads", heads):
+        raise ValueError(f"split_heads: dimension {p.dim} is not divisible by heads = {heads}")
     parts = p.direction.reshape(*p.shape, heads, p.dim // heads)
     return _slice(rescale(p.radius, k).unsqueeze(-1), parts, k)
 
 
 def _slice(a: Tensor, part: Tensor, k: float | Tensor) -> PolarPoint:
-    norm, direction = norm_and_direction(part)
-    return PolarPoint(restore(scaled_asinh(sh(a) * norm, a), k), direction)
+    radius, direction = scaled_polar(sh(a).unsqueeze(-1) * part, a)
+    return PolarPoint(restore(radius, k), direction)
 
 
 def _scaled_space(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,5 +81,5 @@ def _scaled_space(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _from_scaled(space: Tensor, scale: Tensor, k: float | Tensor) -> PolarPoint:
-    norm, direction = norm_and_direction(space)
-    return PolarPoint(restore(scaled_asinh(norm, scale), k), direction)
+    radius, direction = scaled_polar(space, scale)
+    return PolarPoint(restore(radius, k), direction)

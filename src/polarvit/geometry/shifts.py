@@ -13,11 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polarvit.geometry.directions import axis_vector, chord, norm_and_direction
-from polarvit.geometry.door import as_like, geometric, need_axes, need_broadcast, need_point
+from polarvit.geometry.directions import axis_vector, chord, scaled_polar
+from polarvit.geometry.door import as_step, geometric, need_axes, need_broadcast, need_point
 from polarvit.geometry.gyro import gyroadd
 from polarvit.geometry.points import PolarPoint
-from polarvit.geometry.scaled import rescale, restore, scaled_asinh, sh
+from polarvit.geometry.scaled import rescale, restore, sh
 
 
 def _gap(u: Tensor, axis: int) -> Tensor:
@@ -38,7 +38,7 @@ def horoshift(
     """
     need_point("horoshift", "p", p)
     ideal, *slides = need_axes("horoshift", axes, p.dim, 2)
-    t = as_like(t, p.radius)
+    t = as_step("horoshift", t, p.radius)
     if len(slides) == 1:
         t = t.unsqueeze(-1)
     elif t.ndim == 0 or t.shape[-1] != len(slides):
@@ -52,7 +52,7 @@ def horoshift(
     t = t / unit.unsqueeze(-1)
 
     a, u = rescale(p.radius, k), p.direction
-    shrink = unit.square().reciprocal() if unit.dtype == torch.float64 else (1 / unit) / unit
+    shrink = (1 / unit) / unit
     nu = torch.exp(-2 * a) + sh(a) * _gap(u, ideal)
     lift = torch.zeros_like(nu)
     move = torch.zeros_like(u)
@@ -61,8 +61,8 @@ def horoshift(
         lift = lift + step * (sh(a) * u[..., axis] / unit + 0.5 * step * nu)
         move = move + (step * nu / unit).unsqueeze(-1) * axis_vector(axis, u)
     space = (sh(a) * shrink).unsqueeze(-1) * u + move + lift.unsqueeze(-1) * axis_vector(ideal, u)
-    norm, direction = norm_and_direction(space)
-    return PolarPoint(restore(scaled_asinh(norm, a + 2 * torch.log(unit)), k), direction)
+    radius, direction = scaled_polar(space, a + 2 * torch.log(unit))
+    return PolarPoint(restore(radius, k), direction)
 
 
 @geometric
@@ -73,7 +73,7 @@ def boost(p: PolarPoint, t: Tensor | float, *, axis: int = 0, k: float | Tensor 
     """
     need_point("boost", "p", p)
     (axis,) = need_axes("boost", (axis,), p.dim, 1)
-    t = as_like(t, p.radius)
+    t = as_step("boost", t, p.radius)
     need_broadcast("boost", p.shape, t.shape, ("p", "t"))
     sign = torch.where(t < 0, -torch.ones_like(t), torch.ones_like(t))
     goal = PolarPoint(restore(t * sign, k), sign.unsqueeze(-1) * axis_vector(axis, p.direction))
@@ -81,15 +81,13 @@ def boost(p: PolarPoint, t: Tensor | float, *, axis: int = 0, k: float | Tensor 
 
 
 @geometric
-def rotate(
-    p: PolarPoint, t: Tensor | float, *, axes: tuple[int, int] = (0, 1), k: float | Tensor = 1.0
-) -> PolarPoint:
+def rotate(p: PolarPoint, t: Tensor | float, *, axes: tuple[int, int] = (0, 1), k: float | Tensor = 1.0) -> PolarPoint:
     """Rotation by the angle `t` [...] in the plane of two space axes, from the first towards the second."""
     need_point("rotate", "p", p)
     checked = need_axes("rotate", axes, p.dim, 2)
     if len(checked) != 2:
         raise ValueError(f"rotate: axes must be 2 distinct space axes, got {tuple(axes)}")
-    t = as_like(t, p.radius)
+    t = as_step("rotate", t, p.radius)
     need_broadcast("rotate", p.shape, t.shape, ("p", "t"))
     i, j = checked
     u = p.direction

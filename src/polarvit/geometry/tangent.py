@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from polarvit.geometry.directions import across, chord
-from polarvit.geometry.door import geometric, need_broadcast, need_point, need_same_space, need_tangent
+from polarvit.geometry.door import geometric, need_broadcast, need_frame, need_same_space, need_tangent
 from polarvit.geometry.points import PolarPoint, PolarTangent
 from polarvit.geometry.scaled import rescale, restore, sh
 
@@ -55,34 +55,27 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     all smooth, so no axis is normalised and equal or opposite directions are no special case of the result.
     """
     need_same_space("transport", p, q)
-    need_point("transport", "q", q)
-    need_tangent("transport", "xi", xi)
-    if xi.perpendicular.shape[-1] != p.dim:
-        raise ValueError(
-            f"transport: xi.perpendicular has dimension {xi.perpendicular.shape[-1]}, p has {p.dim}; must be equal"
-        )
-    need_broadcast("transport", p.shape, xi.shape, ("p", "xi"))
+    need_frame("transport", p, xi)
     need_broadcast("transport", q.shape, xi.shape, ("q", "xi"))
     a, b = rescale(p.radius, k), rescale(q.radius, k)
     u, v = p.direction, q.direction
     near, far = chord(u, v), chord(u, -v)
     rho = (torch.exp(-a) + torch.exp(-b)) / (1 + torch.exp(-(a + b)))
     whole = near + rho.square() * far
-    safe = torch.where(whole > 0, whole, torch.ones_like(whole))  # 0 only if u = v and e^-2a underflows: no turn
-    half_sine2 = near / safe
-    turn = 2 * rho / safe
+    whole = torch.where(whole == 0, torch.ones_like(whole), whole)  # only if u = v and e^-2a underflows: no turn
+    # Each factor takes its own square root of `whole`, which can be as small as e^-2a: so none of them overflows.
+    root = whole.sqrt()
     here, there = across(u, v), -across(v, u)  # sin(angle) times the unit axes of the plane at p and at q
-    aligned = near <= far
-
     along = (xi.perpendicular * here).sum(-1)
-    radial = (1 - 2 * half_sine2) * xi.radial + turn * along
+    lean, tilt, axis = rho / root, along / root, there / root.unsqueeze(-1)
+    radial = (1 - 2 * near / whole) * xi.radial + 2 * lean * tilt
+
+    aligned = near <= far
     one = torch.ones_like(near)
-    straight = u + here / torch.where(aligned, far, one).unsqueeze(-1)
-    straight = straight + (2 / (safe * torch.where(aligned, far, one))).unsqueeze(-1) * there
-    opposed = u - here / torch.where(aligned, one, near).unsqueeze(-1)
-    opposed = opposed + (2 * rho.square() / (safe * torch.where(aligned, one, near))).unsqueeze(-1) * there
-    bend = torch.where(aligned.unsqueeze(-1), -straight, opposed)
-    perpendicular = (
-        xi.perpendicular - (turn * xi.radial).unsqueeze(-1) * there + along.unsqueeze(-1) * bend
+    wide, narrow = torch.where(aligned, far, one), torch.where(aligned, one, near)
+    straight = -along.unsqueeze(-1) * (u + here / wide.unsqueeze(-1)) - (2 * tilt / wide).unsqueeze(-1) * axis
+    opposed = along.unsqueeze(-1) * (
+        u - here / narrow.unsqueeze(-1) + (2 * lean.square() / narrow).unsqueeze(-1) * there
     )
-    return PolarTangent(radial, perpendicular)
+    bend = torch.where(aligned.unsqueeze(-1), straight, opposed)
+    return PolarTangent(radial, xi.perpendicular - 2 * (lean * xi.radial).unsqueeze(-1) * axis + bend)

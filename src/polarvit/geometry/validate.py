@@ -44,9 +44,7 @@ def check_on_sheet(title: str, x: Tensor, k: float | Tensor) -> None:
     check_finite(title, "x", x, k)
     wanted = (float(k) + x[..., 1:].double().square().sum(-1)).sqrt()
     slack = 8 * torch.finfo(x.dtype).eps
-    _check_all(
-        title, "x[..., 0]", x[..., 0], (x[..., 0] - wanted).abs() <= slack * wanted, "sqrt(k + |x[..., 1:]|^2)"
-    )
+    _check_all(title, "x[..., 0]", x[..., 0], (x[..., 0] - wanted).abs() <= slack * wanted, "sqrt(k + |x[..., 1:]|^2)")
 
 
 def _check_positive_curvature(title: str, k: float | Tensor) -> None:
