@@ -95,13 +95,9 @@ class _ScaledPolar(torch.autograd.Function):
         norm, u, s = ctx.saved_tensors
         slope = scaled_asinh_slope(norm, s)
         zero = norm == 0
-        inverse = torch.where(
-            zero,
-            torch.exp(s.clamp_max(40.0)) / origin_radius(u.dtype),
-            1 / torch.where(zero, torch.ones_like(norm), norm),
-        )
+        length = torch.where(zero, torch.exp(-s.clamp_max(40.0)) * origin_radius(u.dtype), norm)
         across = grad_u - (grad_u * u).sum(-1, keepdim=True) * u
-        grad_x = (grad_a * slope).unsqueeze(-1) * u + inverse.unsqueeze(-1) * across
+        grad_x = (grad_a * slope).unsqueeze(-1) * u + across / length.unsqueeze(-1)
         return grad_x, grad_a * slope * norm
 
 

@@ -138,9 +138,9 @@ def pairwise_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) 
     need_broadcast("pairwise_distance", p.shape[:-1], q.shape[:-1], ("p", "q"))
     batch = torch.broadcast_shapes(p.shape[:-1], q.shape[:-1])
     dtype = functools.reduce(torch.promote_types, (x.dtype for x in (*p, *q)))
-    (a, u), (b, v) = (
-        (rescale(x.radius.to(dtype), k).expand(*batch, -1), x.direction.to(dtype).expand(*batch, -1, -1))
-        for x in (p, q)
+    (a, b), (u, v) = (
+        [rescale(x.radius.to(dtype), k).expand(*batch, -1) for x in (p, q)],
+        [x.direction.to(dtype).expand(*batch, -1, -1) for x in (p, q)],
     )
     d, _ = _PairwiseHaversine.apply(a, u, b, v)
     return restore(d, k)

@@ -52,9 +52,10 @@ def split(p: PolarPoint, sections: int | Sequence[int], *, k: float | Tensor = 1
         if sum(sizes) != p.dim:
             raise ValueError(f"split: sections must sum to the dimension {p.dim}, got {sizes}")
     else:
-        if p.dim % need_whole("split", "sections", sections):
-            raise ValueError(f"split: dimension {p.dim} is not divisible into sections = {sections}")
-        sizes = [p.dim // sections] * sections
+        count = need_whole("split", "sections", sections)
+        if p.dim % count:
+            raise ValueError(f"split: dimension {p.dim} is not divisible into sections = {count}")
+        sizes = [p.dim // count] * count
     a = rescale(p.radius, k)
     return tuple(_slice(a, part, k) for part in p.direction.split(sizes, -1))
 

@@ -58,8 +58,8 @@ def scaled_asinh(x: Tensor, s: Tensor) -> Tensor:
 
 
 def scaled_asinh_slope(x: Tensor, s: Tensor) -> Tensor:
-    """d asinh(e^s x)/dx = 1/hypot(x, e^-s); times x it is the derivative in s."""
+    """d asinh(e^s x)/dx = 1/hypot(x, e^-s); times x it is the derivative in s. At most e^40, at x = 0."""
     growth = torch.exp(s.clamp_max(40.0))
     near = growth / torch.hypot(growth * x, torch.ones_like(x))
-    far = torch.hypot(x, torch.exp(-s))
-    return torch.where(s <= 40, near, 1 / torch.where(far > 0, far, torch.ones_like(far)))
+    close = (s <= 40) | (x == 0)
+    return torch.where(close, near, 1 / torch.where(close, torch.ones_like(x), torch.hypot(x, torch.exp(-s))))

@@ -74,8 +74,6 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     one = torch.ones_like(near)
     wide, narrow = torch.where(aligned, far, one), torch.where(aligned, one, near)
     straight = -along.unsqueeze(-1) * (u + here / wide.unsqueeze(-1)) - (2 * tilt / wide).unsqueeze(-1) * axis
-    opposed = along.unsqueeze(-1) * (
-        u - here / narrow.unsqueeze(-1) + (2 * lean.square() / narrow).unsqueeze(-1) * there
-    )
-    bend = torch.where(aligned.unsqueeze(-1), straight, opposed)
+    opposed = u - here / narrow.unsqueeze(-1) + (2 * lean.square() / narrow).unsqueeze(-1) * there
+    bend = torch.where(aligned.unsqueeze(-1), straight, along.unsqueeze(-1) * opposed)
     return PolarTangent(radial, xi.perpendicular - 2 * (lean * xi.radial).unsqueeze(-1) * axis + bend)
