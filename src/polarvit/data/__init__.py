@@ -1,0 +1,66 @@
+"""Reading data sets, packing them, and making batches of them on the device.
+
+source = FolderSource("flowers")
+prepare(source, "flowers-32", image_size=32, validation=0.1)
+data = PackedDataset.open("flowers-32", "train").to("cuda")
+plan = BatchPlan(len(data), batch_size=128, seed=0)
+augmenter = Augmenter(Augmentation(flip=0.5, crop_padding=4), len(data.classes), image_size=32)
+images, targets = augmenter(data, plan, step=0, device="cuda")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from polarvit.data.errors import DataError
+
+if TYPE_CHECKING:
+    from polarvit.data.augment.config import Augmentation
+    from polarvit.data.augment.pipeline import Augmenter
+    from polarvit.data.packed import PackedDataset, prepare
+    from polarvit.data.resident import ResidentDataset
+    from polarvit.data.sampler import BatchPlan, SequentialPlan
+    from polarvit.data.sources import CifarSource, DigitsSource, FolderSource, HubSource, Source
+    from polarvit.data.streaming import StreamingDataset
+
+_HOMES = {
+    "Augmentation": "augment.config",
+    "Augmenter": "augment.pipeline",
+    "BatchPlan": "sampler",
+    "CifarSource": "sources",
+    "DigitsSource": "sources",
+    "FolderSource": "sources",
+    "HubSource": "sources",
+    "PackedDataset": "packed",
+    "ResidentDataset": "resident",
+    "SequentialPlan": "sampler",
+    "Source": "sources",
+    "StreamingDataset": "streaming",
+    "prepare": "packed",
+}
+
+__all__ = [
+    "Augmentation",
+    "Augmenter",
+    "BatchPlan",
+    "CifarSource",
+    "DataError",
+    "DigitsSource",
+    "FolderSource",
+    "HubSource",
+    "PackedDataset",
+    "ResidentDataset",
+    "SequentialPlan",
+    "Source",
+    "StreamingDataset",
+    "prepare",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"polarvit.data.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'polarvit.data' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

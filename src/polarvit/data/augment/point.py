@@ -1,0 +1,114 @@
+"""Operations on the colours of a batch, equal to Pillow's bit for bit.
+
+Images are uint8 [n, H, W, 4] (`pixels`); a parameter is float64 [n], one for each image. Pillow's
+rounding is part of the definition: enhancements blend in float32 and truncate, grey is an integer
+sum with ITU weights, autocontrast is float64, equalize is integer division.
+"""
+
+import torch
+from torch import Tensor
+
+
+def _per_image(values: Tensor, dtype: torch.dtype) -> Tensor:
+    return values.to(dtype)[:, None, None, None]
+
+
+def invert(images: Tensor) -> Tensor:
+    """255 - v."""
+    return images ^ 255
+
+
+def solarize(images: Tensor, threshold: Tensor) -> Tensor:
+    """Invert the values that are not below the threshold."""
+    bright = images.to(torch.int16) >= _per_image(threshold.ceil(), torch.int16)
+    return images ^ (bright.to(torch.uint8) * 255)
+
+
+def solarize_add(images: Tensor, amount: Tensor) -> Tensor:
+    """Add an amount to the values below 128, no further than 255."""
+    wide = images.to(torch.int16)
+    return (wide + (wide < 128) * _per_image(amount, torch.int16)).clamp_(max=255).to(torch.uint8)
+
+
+def posterize(images: Tensor, bits: Tensor) -> Tensor:
+    """Keep the highest bits of each value (0 to 8 of them)."""
+    return images & _per_image(256.0 - torch.exp2(8.0 - bits), torch.uint8)
+
+
+def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
+    """From a degenerate image (factor 0) through the image (1) and beyond; truncated to 0..255.
+
+    The product and the sum are two roundings in float32, as in Pillow: a fused multiply-add would differ.
+    """
+    change = (images.to(torch.float32) - degenerate) * _per_image(factor, torch.float32)
+    return change.add_(degenerate).clamp_(0, 255).to(torch.uint8)
+
+
+def grey(images: Tensor) -> Tensor:
+    """Luminance with ITU-R 601 weights in 16-bit fixed point: int32 [n, H, W]."""
+    red, green, blue, _ = images.to(torch.int32).unbind(-1)
+    return (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
+
+
+def brightness(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with black."""
+    return blend(torch.zeros((), device=images.device), images, factor)
+
+
+def contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the mean grey, rounded half up."""
+    count = images.shape[1] * images.shape[2]
+    mean = (2 * grey(images).sum((1, 2)) + count) // (2 * count)
+    return blend(_per_image(mean, torch.float32), images, factor)
+
+
+def color(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the grey image."""
+    return blend(grey(images)[..., None].to(torch.float32), images, factor)
+
+
+def sharpness(images: Tensor, factor: Tensor) -> Tensor:
+    """Blend with the image smoothed by (1 1 1; 1 5 1; 1 1 1) / 13; the border of one pixel stays."""
+    wide = images.to(torch.int16)
+    rows = wide[:, :-2] + wide[:, 1:-1] + wide[:, 2:]
+    total = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:] + 4 * wide[:, 1:-1, 1:-1]
+    degenerate = images.to(torch.float32)
+    # total / 13 rounded to nearest; 2 total + 13 is odd, so it is never half way.
+    degenerate[:, 1:-1, 1:-1] = torch.floor((2 * total + 13).to(torch.float32) / 26)
+    return blend(degenerate, images, factor)
+
+
+def _bins(images: Tensor) -> Tensor:
+    """The entry of each value in tables [n, 4, 256] laid end to end: int64 [n * H * W * 4]."""
+    n = images.shape[0]
+    start = torch.arange(0, n * 1024, 256, device=images.device).view(n, 1, 4)
+    return (images.view(n, -1, 4) + start).view(-1)
+
+
+def _extrema(images: Tensor) -> tuple[Tensor, Tensor]:
+    flat = images.view(images.shape[0], -1, 4)
+    return flat.amin(1), flat.amax(1)
+
+
+def autocontrast(images: Tensor) -> Tensor:
+    """Stretch each channel so that its darkest value becomes 0 and its brightest 255."""
+    low, high = (end.to(torch.float64)[..., None] for end in _extrema(images))
+    scale = 255.0 / (high - low).clamp(min=1.0)
+    values = torch.arange(256, device=images.device, dtype=torch.float64)
+    stretched = (values * scale + -low * scale).clamp_(0, 255)
+    table = torch.where(high > low, stretched, values).to(torch.uint8)
+    return table.view(-1)[_bins(images)].view_as(images)
+
+
+def equalize(images: Tensor) -> Tensor:
+    """Spread each channel's values so that its histogram is flat, with Pillow's integer steps."""
+    bins = _bins(images)
+    ones = torch.ones((), dtype=torch.int32, device=images.device).expand(bins.shape)
+    counts = torch.zeros(images.shape[0] * 1024, dtype=torch.int32, device=images.device).scatter_add_(0, bins, ones)
+    counts = counts.view(-1, 4, 256)
+    brightest = counts.gather(-1, _extrema(images)[1].to(torch.int64)[..., None])
+    step = (images.shape[1] * images.shape[2] - brightest) // 255
+    below = counts.cumsum(-1, dtype=torch.int32) - counts
+    values = torch.arange(256, device=images.device, dtype=torch.int32)
+    table = torch.where(step > 0, ((step // 2 + below) // step.clamp(min=1)).clamp_(max=255), values)
+    return table.to(torch.uint8).view(-1)[bins].view_as(images)

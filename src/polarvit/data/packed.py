@@ -1,0 +1,238 @@
+"""Data sets packed once into arrays that are mapped into memory: no decoding, no start-up time.
+
+A prepared folder holds `meta.json` and, for each split, `<split>-images.npy` (uint8 [N, H, W, 3]) and
+`<split>-labels.npy` (int64 [N]). The file `meta.json` names the classes, the source, the sizes, the SHA-256 of each
+array, and which training images became the validation split.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from polarvit.data.augment.pixels import pad_pixels
+from polarvit.data.dataset import Request
+from polarvit.data.errors import DataError
+from polarvit.data.resident import ResidentDataset
+from polarvit.data.sources.source import Source
+from polarvit.data.splits import stratified_split
+
+_FORMAT = 1
+
+Progress = Callable[[int, int], None]
+
+
+def prepare(
+    source: Source,
+    out: str | Path,
+    *,
+    image_size: int | None = None,
+    validation: float = 0.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Path:
+    """Pack all splits of a source into the new folder `out`, which appears only when it is complete.
+
+    Args:
+        image_size: resize the shorter side to this (bicubic) and cut the central square; None keeps the
+            images as they are, and they must all have one size.
+        validation: share of every class of the training split that becomes the validation split.
+        seed: of that choice.
+        progress: called with (images done, images in all).
+    """
+    out = Path(out)
+    if out.exists():
+        raise DataError(f"{out}: already exists; delete it or choose another folder")
+    parts, record = _parts(source, validation, seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        steps = _counter(progress, sum(len(indices) for _, indices in parts.values()))
+        size = _size(source, image_size)
+        splits = {
+            name: _write_split(work, name, source, split, indices, size, image_size, steps)
+            for name, (split, indices) in parts.items()
+        }
+        meta = {
+            "format": _FORMAT,
+            "source": source.description,
+            "classes": list(source.classes),
+            "image_size": list(size),
+            "resized_to": image_size,
+            "validation": record,
+            "splits": splits,
+        }
+        (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        work.chmod(0o755)
+        work.rename(out)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return out
+
+
+def _parts(source: Source, validation: float, seed: int) -> tuple[dict[str, tuple[str, np.ndarray]], Any]:
+    """For each split to write: the source's split and the images of it; and what to record of a new split."""
+    parts = {split: (split, np.arange(len(source.labels(split)))) for split in source.splits}
+    if not validation:
+        return parts, None
+    if "validation" in parts:
+        raise DataError(f"{source.description}: has a validation split of its own; leave validation at 0")
+    rest, held = stratified_split(source.labels("train"), validation, seed)
+    parts = {"train": ("train", rest), "validation": ("train", held)} | {
+        split: part for split, part in parts.items() if split != "train"
+    }
+    record = {"fraction": validation, "seed": seed, "train": rest.tolist(), "validation": held.tolist()}
+    return parts, record
+
+
+def _size(source: Source, image_size: int | None) -> tuple[int, int]:
+    if image_size is not None:
+        return image_size, image_size
+    width, height = source.image("train", 0).size
+    return height, width
+
+
+def _write_split(
+    folder: Path,
+    name: str,
+    source: Source,
+    split: str,
+    indices: np.ndarray,
+    size: tuple[int, int],
+    image_size: int | None,
+    steps: Iterator[None],
+) -> dict[str, Any]:
+    """Write the arrays of one split and describe them."""
+    labels = source.labels(split)[indices]
+    shape = (len(indices), *size, 3)
+    images = np.lib.format.open_memmap(folder / f"{name}-images.npy", mode="w+", dtype=np.uint8, shape=shape)
+    for row, index in enumerate(indices.tolist()):
+        image = source.image(split, index)
+        if image_size is not None:
+            image = fit(image, image_size)
+        if image.size != (size[1], size[0]):
+            raise DataError(
+                f"{source.origin(split, index)}: is {image.height} x {image.width} but the first image is "
+                f"{size[0]} x {size[1]}; give an image size to resize all to"
+            )
+        images[row] = np.asarray(image)
+        next(steps, None)
+    images.flush()
+    np.save(folder / f"{name}-labels.npy", labels)
+    return {
+        "count": len(indices),
+        "class_counts": np.bincount(labels, minlength=len(source.classes)).tolist(),
+        "files": {kind: _describe(folder / f"{name}-{kind}.npy") for kind in ("images", "labels")},
+    }
+
+
+def fit(image: Image.Image, size: int) -> Image.Image:
+    """Resize the shorter side to `size` and cut the central square; an image of that size is left alone."""
+    if image.size != (size, size):
+        short = min(image.size)
+        width, height = (max(size, round(side * size / short)) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        left, top = (width - size) // 2, (height - size) // 2
+        image = image.crop((left, top, left + size, top + size))
+    return image
+
+
+def _counter(progress: Progress | None, total: int) -> Iterator[None]:
+    for done in range(1, total + 1):
+        if progress is not None:
+            progress(done, total)
+        yield
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
+
+
+class PackedDataset:
+    """One split of a prepared folder. Open it with `PackedDataset.open`."""
+
+    crops = False
+
+    def __init__(self, folder: Path, split: str, meta: dict[str, Any]) -> None:
+        self.folder = folder
+        self.split = split
+        self.name = f"{folder} ({split})"
+        self.meta = meta
+        self.classes: tuple[str, ...] = tuple(meta["classes"])
+        self.image_size: tuple[int, int] = (meta["image_size"][0], meta["image_size"][1])
+        self._files = meta["splits"][split]["files"]
+        self.images = self._load("images", "r")
+        self.labels = np.asarray(self._load("labels", None))
+
+    @classmethod
+    def open(cls, folder: str | Path, split: str = "train") -> "PackedDataset":
+        """Map a split into memory; sizes are checked, contents only by `verify`."""
+        folder = Path(folder)
+        path = folder / "meta.json"
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such file; pack the data first with `polarvit data prepare`") from error
+        except ValueError as error:
+            raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error
+        if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+            raise DataError(f"{path}: is not of format {_FORMAT}; prepare the data again")
+        if split not in meta["splits"]:
+            raise DataError(f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}")
+        return cls(folder, split, meta)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the split: of the digests of its images and labels."""
+        return hashlib.sha256(
+            "".join(self._files[kind]["sha256"] for kind in ("images", "labels")).encode()
+        ).hexdigest()
+
+    def verify(self) -> None:
+        """Read everything and compare it with what was written; raises on the first file that differs."""
+        for description in self._files.values():
+            path = self.folder / description["file"]
+            if _digest(path) != description["sha256"]:
+                raise DataError(f"{path}: was modified after it was prepared; prepare the data again")
+
+    def to(self, device: torch.device | str) -> ResidentDataset:
+        """Copy the split into the memory of a device."""
+        return ResidentDataset(self.name, self.images, self.labels, self.classes, device)
+
+    def fetch(self, request: Request, step: int, device: torch.device) -> Tensor:
+        """Images of a step, read from the mapped file: uint8 [n, H, W, 4]."""
+        images = pad_pixels(torch.from_numpy(self.images[request.indices(step)]))
+        if device.type == "cuda":
+            images = images.pin_memory()
+        return images.to(device, non_blocking=True)
+
+    def _load(self, kind: str, mode: Any) -> np.ndarray:
+        description = self._files[kind]
+        path = self.folder / description["file"]
+        if not path.exists():
+            raise DataError(f"{path}: is missing; prepare the data again")
+        if path.stat().st_size != description["bytes"]:
+            raise DataError(
+                f"{path}: has {path.stat().st_size} bytes instead of {description['bytes']}; prepare the data again"
+            )
+        try:
+            return np.load(path, mmap_mode=mode, allow_pickle=False)
+        except ValueError as error:
+            raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error

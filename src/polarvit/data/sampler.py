@@ -1,0 +1,87 @@
+"""Which samples a step sees: a pure function of (seed, step), so the step number is the position in the data."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from polarvit.data.augment.draws import Draws, Stream
+from polarvit.data.errors import DataError
+
+
+@lru_cache(maxsize=4)
+def _permutation(length: int, seed: int, turn: int) -> np.ndarray:
+    """The order of one pass over the data: int64 [length]. A hash of each index is a bijection, so no ties."""
+    draws = Draws(seed, torch.tensor([turn]), torch.tensor([-1]))
+    return torch.argsort(draws.bits(Stream.ORDER, length)[0]).numpy()
+
+
+def share(size: int, rank: int, world: int) -> slice:
+    """The contiguous part of a batch that belongs to one of `world` processes; parts differ by one at most."""
+    if not 0 <= rank < world:
+        raise DataError(f"rank {rank} is not one of {world} processes (0..{world - 1})")
+    return slice(rank * size // world, (rank + 1) * size // world)
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Batches for training: every pass over the data has its own permutation; the incomplete last batch is dropped.
+
+    Args:
+        length: number of samples of the data set.
+        batch_size: samples of all processes together in one step.
+        seed: of the run; it also keys the augmentation.
+    """
+
+    length: int
+    batch_size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.batch_size <= self.length:
+            raise DataError(
+                f"batch size {self.batch_size} is not between 1 and the {self.length} samples of the data set"
+            )
+
+    @property
+    def steps_per_pass(self) -> int:
+        """Steps in one pass over the data."""
+        return self.length // self.batch_size
+
+    def indices(self, step: int) -> np.ndarray:
+        """The samples of the global batch at a step: int64 [batch_size]."""
+        if step < 0:
+            raise DataError(f"step {step} is negative")
+        turn, within = divmod(step, self.steps_per_pass)
+        start = within * self.batch_size
+        return _permutation(self.length, self.seed, turn)[start : start + self.batch_size].copy()
+
+    def local(self, rank: int, world: int) -> slice:
+        """The part of every global batch that one process trains on."""
+        if self.batch_size % world:
+            raise DataError(f"batch size {self.batch_size} is not divisible by {world} processes")
+        return share(self.batch_size, rank, world)
+
+
+@dataclass(frozen=True)
+class SequentialPlan:
+    """Batches for evaluation: every sample once, in order; the last batch may be smaller."""
+
+    length: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise DataError(f"batch size {self.batch_size} is not positive")
+
+    @property
+    def steps(self) -> int:
+        """Steps that cover the data set."""
+        return -(-self.length // self.batch_size)
+
+    def indices(self, step: int) -> np.ndarray:
+        """The samples of the global batch at a step: int64, at most batch_size."""
+        if not 0 <= step < self.steps:
+            raise DataError(f"step {step} is outside the evaluation of {self.steps} steps")
+        return np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.length))

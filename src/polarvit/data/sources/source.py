@@ -1,0 +1,55 @@
+"""What a source of images must offer, and how an image file is read."""
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from PIL import Image
+
+from polarvit.data.errors import DataError
+
+
+class Source(Protocol):
+    """Labelled images as somebody published them, in one or more splits."""
+
+    @property
+    def description(self) -> str:
+        """One line that says where the images come from."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; a label is a place in this list."""
+        ...
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits: "train", and "validation" or "test" where they exist."""
+        ...
+
+    def labels(self, split: str) -> np.ndarray:
+        """Labels of a split: int64 [N]."""
+        ...
+
+    def image(self, split: str, index: int) -> Image.Image:
+        """One image, RGB, in its own size."""
+        ...
+
+    def origin(self, split: str, index: int) -> str:
+        """Where that image is, for messages."""
+        ...
+
+
+def require_split(source: Source, split: str) -> None:
+    """Raise unless the source has a split of that name."""
+    if split not in source.splits:
+        raise DataError(f"{source.description} has no split '{split}'; it has {', '.join(source.splits)}")
+
+
+def open_image(path: Path) -> Image.Image:
+    """Decode an image file completely, as RGB; grey, palette and transparent images are converted."""
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: cannot be read as an image ({error}); replace it or delete it") from error

@@ -1,0 +1,26 @@
+"""Seeded splits that keep the share of every class."""
+
+import numpy as np
+import torch
+
+from polarvit.data.augment.draws import Draws, Stream
+from polarvit.data.errors import DataError
+
+
+def stratified_split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two parts of a data set with the same mix of classes: sorted indices int64 of (the rest, the held-out part).
+
+    Of every class the held-out part has `fraction` of its samples, rounded, but at least one and not all.
+    """
+    if not 0 < fraction < 1:
+        raise DataError(f"a split of {fraction} is not between 0 and 1")
+    draws = Draws(seed, torch.tensor([0]), torch.tensor([-1]))
+    chance = draws.bits(Stream.SPLIT, len(labels))[0].numpy()
+    held = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        if len(members) < 2:
+            raise DataError(f"class {label} has one sample only, which cannot be split")
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+        held[members[np.argsort(chance[members])[:count]]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
