@@ -9,7 +9,7 @@ from typing import Any
 
 from polarvit._version import __version__
 
-_HOMES: dict[str, str] = {}
+_HOMES = {"create_model": "polarvit.models", "list_models": "polarvit.models"}
 _ROOMS = ("data", "experiments", "geometry", "kernels", "models", "nn", "optim", "parameters", "training")
 
 __all__ = ["__version__", *_HOMES]

@@ -1,0 +1,113 @@
+"""Calibration on a first batch: every layer and every head starts at a stated radius.
+
+The paper calibrates "the scale of every layer and the radius gain of each attention head" so that compared models start
+at the same radius; it does not say which. Here the target is the config's `target_radius`, by default the radius
+sqrt(k) asinh(sqrt(n/k)) that a gyro layer norm of the same width gives, n the layer's or head's width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polarvit.geometry import PolarPoint
+from polarvit.models.polar_vit import PolarViT
+from polarvit.nn import PolarAttention, PolarLinear
+from polarvit.nn.radius import radius_of_log_sinh
+from polarvit.parameters import set_anchors
+
+
+def target(config_target: float | None, width: int, k: float) -> float:
+    """Radius to start at for points of this dimension."""
+    return config_target if config_target is not None else math.sqrt(k) * math.asinh(math.sqrt(width / k))
+
+
+@torch.no_grad()
+def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
+    """Run one batch, setting log-radius offsets and head gains on the way so that mean radii meet the target.
+
+    Layers are met in the order of the forward pass, each seeing the already calibrated ones before it. Anchors follow.
+    Returns the mean radius of every layer and head group as measured after its adjustment.
+    """
+    if not isinstance(model, PolarViT):
+        raise TypeError(f"calibrate: only polar models have radii to calibrate, got {type(model).__name__}")
+    goal, k = model.config.target_radius, float(model.k)
+    reached: dict[str, float] = {}
+    hooks = []
+
+    def meet_layer(name: str) -> Any:
+        def hook(layer: PolarLinear, _: Any, out: PolarPoint) -> PolarPoint | None:
+            if layer.rule.bounded:
+                reached[name] = out.radius.mean().item()
+                return None
+            log_sinh = _log_sinh(out.radius / math.sqrt(k))
+            delta = _offset(log_sinh, target(goal, layer.out_features, k) / math.sqrt(k))
+            layer.rule.shift(delta)
+            radius = math.sqrt(k) * radius_of_log_sinh(log_sinh + delta)
+            reached[name] = radius.mean().item()
+            return PolarPoint(radius.to(out.radius.dtype), out.direction)
+
+        return hook
+
+    for name, module in model.named_modules():
+        if isinstance(module, PolarLinear):
+            hooks.append(module.register_forward_hook(meet_layer(name)))
+        elif isinstance(module, PolarAttention):
+            hooks.append(_meet_heads(name, module, goal, k, reached))
+    was_training = model.training
+    try:
+        model.eval()
+        model(images)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    set_anchors(model)
+    return reached
+
+
+class _Undo:
+    """A handle like a hook's for a patched bound method."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self.module, self.name = module, name
+
+    def remove(self) -> None:
+        del self.module.__dict__[self.name]
+
+
+def _meet_heads(name: str, attention: PolarAttention, goal: float | None, k: float, reached: dict[str, float]) -> _Undo:
+    """Set the gains of q, k and v heads as they are split for the first time."""
+    split = attention.to_heads
+    wanted = target(goal, attention.head_dim, k)
+
+    def to_heads(x: PolarPoint, index: int, *, k: float | Tensor = 1.0) -> PolarPoint:
+        heads = split(x, index, k=k)
+        mean = heads.radius.mean(dim=(0, 2)).clamp_min(torch.finfo(heads.radius.dtype).tiny)
+        attention.log_gain[index] += torch.log(wanted / mean).to(attention.log_gain.dtype)
+        heads = split(x, index, k=k)
+        reached[f"{name}.{('query', 'key', 'value')[index]}_heads"] = heads.radius.mean().item()
+        return heads
+
+    attention.__dict__["to_heads"] = to_heads
+    return _Undo(attention, "to_heads")
+
+
+def _log_sinh(a: Tensor) -> Tensor:
+    a = a.double().clamp_min(1e-30)
+    return a + torch.log(-0.5 * torch.expm1(-2 * a))
+
+
+def _offset(log_sinh: Tensor, wanted: float) -> float:
+    """The delta for which mean asinh(e^(l + delta)) = wanted, by bisection (the mean grows with delta)."""
+    low, high = -60.0, 60.0
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        if radius_of_log_sinh(log_sinh + middle).mean().item() < wanted:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)

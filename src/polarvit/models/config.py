@@ -1,0 +1,140 @@
+"""Typed configurations: every part of a network is a named choice, so a row of an ablation is a config.
+
+`docs/models.md` has the table of choices the paper leaves open, with these defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+PositionTable = Literal["learned", "sincos", "none"]
+Readout = Literal["centroid", "class_token"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig:
+    """What every vision transformer here has."""
+
+    img_size: int | tuple[int, int] = 32
+    patch_size: int = 4
+    in_chans: int = 3
+    num_classes: int = 1000
+    depth: int = 9
+    dim: int = 192
+    mlp_dim: int = 384
+    heads: int = 12
+    dropout: float = 0.0
+    """Dropout of attention weights."""
+    drop_path: float = 0.1
+    """Stochastic depth: probability that a sample skips a residual step."""
+    drop_path_schedule: Literal["constant", "linear"] = "constant"
+    """The same probability in every block (HexFormer's code), or growing linearly from 0 with depth."""
+    position_table: PositionTable = "learned"
+    position_std: float = 0.02
+    """Standard deviation of a learned position table."""
+    norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if isinstance(self.img_size, list):
+            object.__setattr__(self, "img_size", tuple(self.img_size))
+        if self.dim % self.heads:
+            raise ValueError(f"{name}: dim {self.dim} is not divisible by {self.heads} heads")
+        for side in self.image:
+            if side < 1 or side % self.patch_size:
+                raise ValueError(f"{name}: img_size {self.img_size} is not divisible by patch_size {self.patch_size}")
+        for field in ("depth", "mlp_dim", "in_chans", "patch_size"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
+        if self.num_classes < 0:
+            raise ValueError(f"{name}: num_classes must be 0 (no classifier) or more, got {self.num_classes}")
+        for field in ("dropout", "drop_path"):
+            if not 0 <= getattr(self, field) < 1:
+                raise ValueError(f"{name}: {field} must be in [0, 1), got {getattr(self, field)}")
+        for field, choices in literal_fields(type(self)).items():
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{name}: {field} must be one of {', '.join(choices)}, got {getattr(self, field)!r}")
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Height and width."""
+        return (self.img_size, self.img_size) if isinstance(self.img_size, int) else self.img_size
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Patches down and across."""
+        return self.image[0] // self.patch_size, self.image[1] // self.patch_size
+
+    def drop_paths(self) -> list[float]:
+        """Stochastic depth of each block."""
+        if self.drop_path_schedule == "constant" or self.depth == 1:
+            return [self.drop_path] * self.depth
+        return [self.drop_path * i / (self.depth - 1) for i in range(self.depth)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Strict: an unknown key is an error that names the nearest one."""
+        return cls(**checked_keys(cls, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolarViTConfig(VisionConfig):
+    """Polar-ViT. The defaults are the paper's model; where it is silent, our choice."""
+
+    rule: str = "anchored"
+    """Radius rule of every polar layer (`polarvit.nn.RADIUS_RULES`)."""
+    position: Literal["separate", "joint", "boost", "rotary", "none"] = "separate"
+    """Relative encoding of queries and keys: the paper's horoshift, the exact two-dimensional one, or a sibling."""
+    rate: float = 1.0
+    """Initial rate rho_h of the encoding."""
+    temperature: float = 1.0
+    """Initial temperature tau_h of attention."""
+    residual: Literal["boost", "exact_boost", "space"] = "boost"
+    alpha: float = 0.1
+    """Initial step of the boost residuals."""
+    final_norm: bool = True
+    """A gyro layer norm before the readout."""
+    readout: Readout = "centroid"
+    head: Literal["mlr", "tangent"] = "mlr"
+    """Hyperbolic logistic regression, or a linear layer on the tangent space at the origin."""
+    time_init: Literal["zero", "full"] = "zero"
+    """Whether the time column of W starts at zero or is drawn with the rest."""
+    target_radius: float | None = None
+    """Radius `calibrate` brings every layer to; None is sqrt(k) asinh(sqrt(n/k)), the norm's, for a width n."""
+    k: float = 1.0
+    """Curvature is -1/k."""
+    learn_k: bool = False
+    implementation: Literal["auto", "triton", "reference"] = "auto"
+    """Of the attention core."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig(VisionConfig):
+    """The Euclidean twin: pre-norm, class token, learned temperature, no bias on q, k, v."""
+
+    readout: Literal["class_token", "mean"] = "class_token"
+
+
+def literal_fields(cls: type) -> dict[str, tuple[str, ...]]:
+    """Fields of a dataclass whose type is a Literal, with their choices."""
+    hints = typing.get_type_hints(cls)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
+def checked_keys(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """`values` if every key is a field of the dataclass; otherwise a ValueError that suggests the nearest."""
+    fields = [field.name for field in dataclasses.fields(cls)]
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; expected one of {', '.join(fields)}"
+            raise ValueError(f"{cls.__name__}: unknown key '{key}'{hint}")
+    return values

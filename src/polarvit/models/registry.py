@@ -1,0 +1,76 @@
+"""Models by name: `create_model("polar_vit_tiny", num_classes=100)`, `list_models("polar*")`."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from dataclasses import dataclass
+from typing import Any
+
+from polarvit.models.base import VisionModel
+from polarvit.models.config import VisionConfig, checked_keys
+from polarvit.models.polar_vit import PolarViT, PolarViTConfig
+from polarvit.models.vit import ViT, ViTConfig
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered architecture."""
+
+    name: str
+    model: type[VisionModel]
+    config: VisionConfig
+    reference: str
+    """Where it comes from."""
+
+
+_REGISTRY: dict[str, Entry] = {}
+
+
+def register(name: str, model: type[VisionModel], config: VisionConfig, reference: str) -> None:
+    """Add an architecture; `name` has no dot, which is reserved for weight tags."""
+    if name in _REGISTRY or "." in name:
+        raise ValueError(f"register: '{name}' is taken or contains a dot")
+    _REGISTRY[name] = Entry(name, model, config, reference)
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Registered names that match a shell pattern, sorted."""
+    return sorted(fnmatch.filter(_REGISTRY, pattern))
+
+
+def entry(name: str) -> Entry:
+    """The registered architecture `name`; an unknown one raises and suggests the nearest."""
+    if name not in _REGISTRY:
+        near = difflib.get_close_matches(name, _REGISTRY, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(list_models())}"
+        raise ValueError(f"unknown model '{name}'; {hint}")
+    return _REGISTRY[name]
+
+
+def create_model(name: str, pretrained: bool = False, **overrides: Any) -> VisionModel:
+    """A model by name, with config fields overridden: `create_model("polar_vit_tiny", num_classes=100, img_size=32)`.
+
+    `name` may carry a weight tag after a dot (`polar_vit_tiny.cifar100`); with `pretrained=True` the tag's weights, a
+    local folder or a hub repository of that name are loaded.
+    """
+    if pretrained:
+        from polarvit.models.weights import load_pretrained
+
+        return load_pretrained(name, **overrides)
+    found = entry(name.partition(".")[0])
+    values = {**found.config.to_dict(), **checked_keys(type(found.config), overrides)}
+    model = found.model(type(found.config).from_dict(values))
+    model.default_cfg["architecture"] = found.name
+    return model
+
+
+_SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"depth": 9, "dim": 192, "mlp_dim": 384, "heads": 12},
+    "small": {"depth": 12, "dim": 384, "mlp_dim": 1536, "heads": 6, "img_size": 224, "patch_size": 16},
+    "base": {"depth": 12, "dim": 768, "mlp_dim": 3072, "heads": 12},
+}
+for _size, _fields in _SIZES.items():
+    _table = {"position_table": "sincos"} if _size == "small" else {}
+    register(f"polar_vit_{_size}", PolarViT, PolarViTConfig(**_fields, **_table), "Bdeir & Landwehr, Polar-ViT")
+    register(f"vit_{_size}", ViT, ViTConfig(**_fields, **_table), "Dosovitskiy et al., 2021; HexFormer's baseline")

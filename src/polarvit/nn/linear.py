@@ -1,0 +1,111 @@
+"""The polar fully connected layer."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from polarvit.geometry import PolarPoint
+from polarvit.geometry.directions import norm_and_direction
+from polarvit.geometry.scaled import rescale, restore, sqrt_k
+from polarvit.nn.precision import full, in_full_precision, product
+from polarvit.nn.radius import RadiusRule, radius_rule
+from polarvit.parameters import ORDINARY, Role
+
+Activation = Literal["relu", "gelu"]
+
+
+class PolarLinear(nn.Module):
+    """Polar-FC: direction and radius of the output are separate channels (paper, "Polar Fully Connected Layer").
+
+        h = phi(W x),  u' = h/|h|,  a' = asinh(e^l),  l = beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0
+
+    At initialisation this is the general Lorentz layer y = (sqrt(k + |Wx|^2), Wx) for every k. With W = [w_0, W_s],
+    W x = sqrt(k) cosh(a) (w_0 + W_s chi), chi = tanh(a) u: the product runs over the Klein vector, whose entries are
+    at most 1, and cosh(a) joins in the log domain, so the layer holds at any radius. An activation of c y with a
+    positive factor c is c phi_c(y) for those on offer (none, ReLU, GELU).
+
+    Shapes: [..., in_features] -> [..., out_features] as `PolarPoint`s.
+    Parameters: out (in + 1) + in + 3 with the anchored radius rule.
+    """
+
+    roles: ClassVar[dict[str, Role]] = {"weight": ORDINARY, "time_weight": ORDINARY}
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        activation: Activation | None = None,
+        rule: str | RadiusRule = "anchored",
+        init: Literal["xavier", "orthogonal"] = "xavier",
+        time_init: Literal["zero", "full"] = "zero",
+    ) -> None:
+        super().__init__()
+        if in_features < 1 or out_features < 1:
+            raise ValueError(f"PolarLinear: features must be positive, got {in_features} -> {out_features}")
+        if activation not in (None, "relu", "gelu"):
+            raise ValueError(f"PolarLinear: activation must be None, 'relu' or 'gelu', got {activation!r}")
+        self.in_features, self.out_features, self.activation = in_features, out_features, activation
+        self.init, self.time_init = init, time_init
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.time_weight = nn.Parameter(torch.empty(out_features))
+        self.rule = radius_rule(rule, in_features)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw W: Xavier normal or orthogonal over all in + 1 columns; `time_init="zero"` then clears the first."""
+        whole = torch.empty(self.out_features, self.in_features + 1, dtype=self.weight.dtype)
+        if self.init == "orthogonal":
+            nn.init.orthogonal_(whole)
+        else:
+            nn.init.xavier_normal_(whole)
+        self.weight.copy_(whole[:, 1:])
+        self.time_weight.copy_(whole[:, 0] if self.time_init == "full" else torch.zeros_like(whole[:, 0]))
+
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        if x.dim != self.in_features:
+            raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
+        x = x.map(full)
+        klein = torch.tanh(rescale(x.radius, k)).unsqueeze(-1) * x.direction
+        return self.finish(x, klein, product(klein, self.weight), k=k)
+
+    @in_full_precision
+    def finish(self, x: PolarPoint, klein: Tensor, y: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
+        """Everything after the matrix product `y` = W_s chi: activation, direction and radius."""
+        a = rescale(x.radius, k)
+        y = y + full(self.time_weight)
+        if self.activation == "relu":
+            y = torch.relu(y)
+        elif self.activation == "gelu":
+            # y Phi(c y), c = sqrt(k) cosh a. Phi has saturated long before the cap on a matters.
+            c = (torch.cosh(a.clamp_max(40.0)) * sqrt_k(k, a)).unsqueeze(-1)
+            y = 0.5 * y * torch.erfc(-c * y * math.sqrt(0.5))
+        norm, direction = norm_and_direction(y)
+        log_cosh = a + torch.log1p(torch.exp(-2 * a)) - math.log(2)
+        return PolarPoint(restore(self.rule(torch.log(norm) + log_cosh, a, x.direction, klein), k), direction)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, activation={self.activation}"
+
+
+class PolarMLP(nn.Module):
+    """Two polar layers with an activation inside the first."""
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        activation: Activation = "gelu",
+        rule: str = "anchored",
+        time_init: Literal["zero", "full"] = "zero",
+    ) -> None:
+        super().__init__()
+        self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init)
+        self.fc2 = PolarLinear(hidden, dim, rule=rule, time_init=time_init)
+
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        return self.fc2(self.fc1(x, k=k), k=k)  # type: ignore[no-any-return]

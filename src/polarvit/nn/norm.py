@@ -1,0 +1,47 @@
+"""Gyro layer normalisation."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from polarvit.geometry import PolarPoint, centroid, from_tangent0, gyroadd, gyroneg, gyroscale
+from polarvit.nn.precision import full, in_full_precision
+from polarvit.parameters import MANIFOLD, NO_DECAY, Role
+
+
+class GyroLayerNorm(nn.Module):
+    """Centre, scale and shift the tokens of each sample: bias (+) (gain/sqrt(sigma^2 + eps) (x) ((-mean) (+) x)).
+
+    `mean` is the Lorentz centroid of the tokens [..., N] and sigma^2 their mean squared distance to it. Centring is an
+    isometry, so a centred token's radius is its distance to the mean and sigma^2 costs nothing more. What holds exactly: the
+    centroid is the origin before the gain, and the mean squared distance to the bias point is
+    gain^2 sigma^2/(sigma^2 + eps) after it.
+
+    The gain starts at sqrt(k) asinh(sqrt(n/k)), the radius of a Euclidean layer norm's output in space coordinates; the
+    bias is a point stored as v = r u, starts at the origin and leaves it.
+    """
+
+    roles: ClassVar[dict[str, Role]] = {"log_gain": NO_DECAY, "bias": MANIFOLD}
+
+    def __init__(self, dim: int, eps: float = 1e-5, k: float = 1.0) -> None:
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        self.log_gain = nn.Parameter(torch.tensor(math.log(math.sqrt(k) * math.asinh(math.sqrt(dim / k)))))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    @in_full_precision
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        if x.dim != self.dim or x.radius.ndim == 0:
+            raise ValueError(f"GyroLayerNorm: expected tokens [..., N] of dimension {self.dim}, got {list(x.direction.shape)}")
+        mean = centroid(x, k=k).map(lambda y: y.unsqueeze(x.radius.ndim - 1))
+        centred = gyroadd(gyroneg(mean), x, k=k)
+        variance = centred.radius.square().mean(-1, keepdim=True)
+        scaled = gyroscale(centred, torch.exp(full(self.log_gain)) * torch.rsqrt(variance + self.eps))
+        return gyroadd(from_tangent0(full(self.bias)), scaled, k=k)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, eps={self.eps}"

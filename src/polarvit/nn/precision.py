@@ -1,0 +1,45 @@
+"""Which arithmetic a layer uses: matrix products follow autocast, geometry never does.
+
+A radius or a chord in bf16 is noise (docs/numerics.md), so layers switch autocast off around everything but the
+matrix product and return float32 (float64 for a float64 model).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from polarvit.geometry import PolarPoint
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def full(x: Tensor) -> Tensor:
+    """At least float32."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """Run a layer's forward with autocast off and its `PolarPoint` arguments in float32 or float64."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        device = next(p.radius.device.type for p in args if isinstance(p, PolarPoint))
+        points = [p.map(full) if isinstance(p, PolarPoint) else p for p in args]
+        if not torch.is_autocast_enabled(device):
+            return function(*points, **kwargs)  # type: ignore[arg-type]
+        with torch.autocast(device, enabled=False):
+            return function(*points, **kwargs)  # type: ignore[arg-type]
+
+    return wrapper
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype; returns full precision."""
+    return full(F.linear(x.to(weight.dtype), weight))

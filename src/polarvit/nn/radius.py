@@ -1,0 +1,186 @@
+"""Rules for the output radius of a polar linear layer: strategies over one interface.
+
+A rule receives what the layer knows of each point, ln(|h|/sqrt k), the rescaled input radius a, the input direction u
+and the Klein vector chi = tanh(a) u, and returns the rescaled output radius. The paper's rule is `anchored`; the other
+six are the ones it is compared with (paper, "Radius Rule of the Polar Fully Connected Layer").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from polarvit.nn.precision import full
+from polarvit.parameters import ANCHORED, NO_DECAY, Role, anchor
+
+
+def radius_of_log_sinh(l: Tensor) -> Tensor:
+    """asinh(e^l) for any l."""
+    small = torch.asinh(torch.exp(l.clamp_max(0.0)))
+    large = l + torch.log1p(torch.sqrt(1 + torch.exp(-2 * l.clamp_min(0.0))))
+    return torch.where(l > 0, large, small)
+
+
+class RadiusRule(nn.Module):
+    """Interface: `forward(log_norm [...], a [...], u [..., n], klein [..., n]) -> a' [...]`.
+
+    `shift(delta)` moves the log radius of every output by `delta`, for calibration.
+    """
+
+    bounded: ClassVar[bool] = False
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__()
+        self.in_features = in_features
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} does not define a radius")
+
+    def shift(self, delta: float) -> None:
+        raise TypeError(f"{type(self).__name__} has no log radius to shift")
+
+
+class AnchoredRadius(RadiusRule):
+    """l = beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0, a' = asinh(e^l): the paper's rule.
+
+    Starts at beta = 1 and zeros, where it is the general Lorentz layer, and decays back to it. `deviation` is the
+    standard deviation of a random start away from the anchor.
+    """
+
+    roles: ClassVar[dict[str, Role]] = {"beta": ANCHORED, "slope": ANCHORED, "phi": ANCHORED, "phi0": ANCHORED}
+
+    def __init__(self, in_features: int, deviation: float = 0.0) -> None:
+        super().__init__(in_features)
+        self.deviation = deviation
+        self.beta = nn.Parameter(torch.ones(()))
+        self.slope = nn.Parameter(torch.zeros(()))
+        self.phi = nn.Parameter(torch.zeros(in_features))
+        self.phi0 = nn.Parameter(torch.zeros(()))
+        anchor(self, "beta", "slope", "phi", "phi0")
+        if deviation:
+            with torch.no_grad():
+                for parameter in self.parameters():
+                    parameter.add_(deviation * torch.randn_like(parameter))
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        l = full(self.beta) * log_norm + full(self.slope) * a + (klein * full(self.phi)).sum(-1) + full(self.phi0)
+        return radius_of_log_sinh(l)
+
+    @torch.no_grad()
+    def shift(self, delta: float) -> None:
+        self.phi0 += delta
+
+
+class FreePower(RadiusRule):
+    """l = beta ln(|h|/sqrt k) + phi_0 from a random start, decaying to nothing."""
+
+    roles: ClassVar[dict[str, Role]] = {"phi0": NO_DECAY}
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__(in_features)
+        self.beta = nn.Parameter(torch.randn(()))
+        self.phi0 = nn.Parameter(torch.randn(()))
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        return radius_of_log_sinh(full(self.beta) * log_norm + full(self.phi0))
+
+    @torch.no_grad()
+    def shift(self, delta: float) -> None:
+        self.phi0 += delta
+
+
+class AffineRadius(RadiusRule):
+    """l = lambda a + phi . x + phi_0 from a random start, x the Klein vector or the unit direction."""
+
+    roles: ClassVar[dict[str, Role]] = {"phi0": NO_DECAY}
+
+    def __init__(self, in_features: int, klein: bool = True) -> None:
+        super().__init__(in_features)
+        self.klein = klein
+        self.slope = nn.Parameter(torch.randn(()))
+        self.phi = nn.Parameter(torch.randn(in_features))
+        self.phi0 = nn.Parameter(torch.randn(()))
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        x = klein if self.klein else u
+        return radius_of_log_sinh(full(self.slope) * a + (x * full(self.phi)).sum(-1) + full(self.phi0))
+
+    @torch.no_grad()
+    def shift(self, delta: float) -> None:
+        self.phi0 += delta
+
+
+class SigmoidRadius(RadiusRule):
+    """cosh a' = 1.1 + e^s sigmoid(v . x/x_0 + b): Chen's time coordinate, bounded by a learned constant (s = 2.3)."""
+
+    bounded = True
+    roles: ClassVar[dict[str, Role]] = {"scale": NO_DECAY, "bias": NO_DECAY}
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__(in_features)
+        self.weight = nn.Parameter(torch.randn(in_features) / math.sqrt(in_features))
+        self.bias = nn.Parameter(torch.zeros(()))
+        self.scale = nn.Parameter(torch.full((), 2.3))
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        gate = torch.sigmoid((klein * full(self.weight)).sum(-1) + full(self.bias))
+        return torch.acosh(1.1 + torch.exp(full(self.scale)) * gate)
+
+
+class HardBound(AnchoredRadius):
+    """The anchored rule cut off at a fixed radius, whose gradient vanishes beyond it."""
+
+    bounded = True
+
+    def __init__(self, in_features: int, bound: float = 3.0) -> None:
+        super().__init__(in_features)
+        self.bound = bound
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        return super().forward(log_norm, a, u, klein).clamp_max(self.bound)
+
+
+class LorentzRadius(RadiusRule):
+    """a' = asinh(|h|/sqrt k): the general Lorentz layer, without any radius parameters.
+
+    Calibration needs a scale, so the log radius has a fixed offset, kept in a buffer.
+    """
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__(in_features)
+        self.register_buffer("offset", torch.zeros(()))
+        self.offset: Tensor
+
+    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
+        return radius_of_log_sinh(log_norm + full(self.offset))
+
+    @torch.no_grad()
+    def shift(self, delta: float) -> None:
+        self.offset += delta
+
+
+RADIUS_RULES: dict[str, Callable[[int], RadiusRule]] = {
+    "anchored": AnchoredRadius,
+    "anchored_0.1": lambda n: AnchoredRadius(n, deviation=0.1),
+    "anchored_0.2": lambda n: AnchoredRadius(n, deviation=0.2),
+    "free_power": FreePower,
+    "affine_klein": AffineRadius,
+    "affine_direction": lambda n: AffineRadius(n, klein=False),
+    "sigmoid": SigmoidRadius,
+    "hard_bound": HardBound,
+    "lorentz": LorentzRadius,
+}
+"""Names that configs use; `lorentz` is the general layer of Chen et al. (2022), the row before Polar-FC."""
+
+
+def radius_rule(rule: str | RadiusRule, in_features: int) -> RadiusRule:
+    """A rule by name, or the given one."""
+    if isinstance(rule, RadiusRule):
+        return rule
+    if rule not in RADIUS_RULES:
+        raise ValueError(f"unknown radius rule '{rule}'; expected one of {', '.join(RADIUS_RULES)}")
+    return RADIUS_RULES[rule](in_features)

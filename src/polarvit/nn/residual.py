@@ -1,0 +1,128 @@
+"""Residual connections x, f(x) -> x': the paper's polar boost and the two it is compared with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from polarvit.geometry import PolarPoint, gyroadd
+from polarvit.geometry.directions import across, norm_and_direction
+from polarvit.geometry.scaled import rescale, restore, scaled_asinh, sh
+from polarvit.nn.precision import full, in_full_precision
+from polarvit.parameters import NO_DECAY, Role
+
+
+class Residual(nn.Module):
+    """Interface: `forward(x [B, N], step [B, N]) -> [B, N]`; `drop_path` drops the step of whole samples."""
+
+    def __init__(self, drop_path: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= drop_path < 1:
+            raise ValueError(f"{type(self).__name__}: drop_path must be in [0, 1), got {drop_path}")
+        self.drop_path = drop_path
+
+    def kept(self, x: PolarPoint) -> Tensor | float:
+        """Factor of the step: 1, or for each sample 0 or 1/(1 - drop_path) while training."""
+        if not self.training or self.drop_path == 0:
+            return 1.0
+        shape = (x.shape[0], *(1,) * (x.radius.ndim - 1))
+        return x.radius.new_empty(shape).bernoulli_(1 - self.drop_path) / (1 - self.drop_path)
+
+    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        raise TypeError(f"{type(self).__name__} does not define a residual")
+
+    def extra_repr(self) -> str:
+        return f"drop_path={self.drop_path}"
+
+
+def sinhc(square: Tensor, scale: Tensor) -> Tensor:
+    """sinh(x)/x e^-scale as a smooth function of x^2."""
+    x = torch.sqrt(torch.where(square > 1e-2, square, torch.ones_like(square)))
+    large = 0.5 * (torch.exp(x - scale) - torch.exp(-x - scale)) / x
+    series = 1 + square / 6 * (1 + square / 20 * (1 + square / 42))
+    return torch.where(square > 1e-2, large, series * torch.exp(-scale))
+
+
+class BoostResidual(Residual):
+    """Polar boost residual: a radial and a sideways boost of x by the step, radius centred over the tokens.
+
+    With x = (a, u), step = (b, v), b_par = b (v.u), t = v - (v.u)u and a learned alpha:
+
+        a' = a + alpha (b_par - mean over tokens of b_par)
+        u' = direction of tanh(a) u + sinh(alpha b |t|) t/|t|
+
+    The radial steps of a sample sum to zero, so the residual cannot drift outward and needs no cap: the mean signed
+    radius of a sample is kept. A radius that would become negative passes through the origin, (|a'|, -u').
+    """
+
+    roles: ClassVar[dict[str, Role]] = {"alpha": NO_DECAY}
+
+    def __init__(self, alpha: float = 0.1, drop_path: float = 0.0) -> None:
+        super().__init__(drop_path)
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+
+    @in_full_precision
+    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        size = full(self.alpha) * self.kept(x)
+        a, b, u, v = rescale(x.radius, k), rescale(step.radius, k), x.direction, step.direction
+        along = b * (u * v).sum(-1)
+        radius = a + size * (along - along.mean(-1, keepdim=True))
+        t = across(u, v)
+        stride = size * b
+        square = stride.square() * t.square().sum(-1)
+        scale = square.detach().sqrt()
+        tilt = (torch.tanh(a) * torch.exp(-scale)).unsqueeze(-1) * u + (stride * sinhc(square, scale)).unsqueeze(-1) * t
+        _, direction = norm_and_direction(tilt)
+        sign = torch.where(radius < 0, -torch.ones_like(radius), torch.ones_like(radius))
+        return PolarPoint(restore(radius * sign, k), direction * sign.unsqueeze(-1))
+
+
+class ExactBoostResidual(Residual):
+    """Two exact boosts, uncentred: by alpha b_par along u, then by alpha b |t| along the perpendicular direction.
+
+    The residual of the ablation's third row: an isometry, but free to drift outward.
+    """
+
+    roles: ClassVar[dict[str, Role]] = {"alpha": NO_DECAY}
+
+    def __init__(self, alpha: float = 0.1, drop_path: float = 0.0) -> None:
+        super().__init__(drop_path)
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+
+    @in_full_precision
+    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        size = full(self.alpha) * self.kept(x)
+        u, v = x.direction, step.direction
+        radius = x.radius + size * step.radius * (u * v).sum(-1)
+        sign = torch.where(radius < 0, -torch.ones_like(radius), torch.ones_like(radius))
+        moved = PolarPoint(radius * sign, u * sign.unsqueeze(-1))
+        length, direction = norm_and_direction(across(u, v))
+        stride = size * step.radius * length
+        flip = torch.where(stride < 0, -torch.ones_like(stride), torch.ones_like(stride))
+        return gyroadd(PolarPoint(stride * flip, direction * flip.unsqueeze(-1)), moved, k=k)
+
+
+class SpaceResidual(Residual):
+    """Space coordinates are added and the time follows, as in earlier Lorentz transformers."""
+
+    @in_full_precision
+    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        a, b = rescale(x.radius, k), rescale(step.radius, k)
+        scale = torch.maximum(a, b).detach()
+        space = (sh(a) * torch.exp(a - scale)).unsqueeze(-1) * x.direction
+        added = self.kept(x) * sh(b) * torch.exp(b - scale)
+        norm, direction = norm_and_direction(space + added.unsqueeze(-1) * step.direction)
+        return PolarPoint(restore(scaled_asinh(norm, scale), k), direction)
+
+
+def residual(name: str, alpha: float = 0.1, drop_path: float = 0.0) -> Residual:
+    """A residual by the name configs use."""
+    if name == "boost":
+        return BoostResidual(alpha, drop_path)
+    if name == "exact_boost":
+        return ExactBoostResidual(alpha, drop_path)
+    if name == "space":
+        return SpaceResidual(drop_path)
+    raise ValueError(f"unknown residual '{name}'; expected boost, exact_boost or space")
