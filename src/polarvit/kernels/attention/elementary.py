@@ -72,9 +72,14 @@ def scaled_cosh(x):
 
 @triton.jit
 def asinh_of_root(square):
-    """arsinh(sqrt(square)) for square >= 0, through log1p so that small arguments keep their digits."""
+    """arsinh(sqrt(square)) for square >= 0: sqrt(square) times a polynomial (fitted to 1.2e-9) below 1/4, else the log."""
     root = tl.sqrt(square)
-    return log1p(root + square / (1.0 + tl.sqrt(1.0 + square)))
+    series = 0.028076207874594025 - square * 0.013099914532999208
+    series = -0.04436184388877733 + square * series
+    series = 0.07498412604260289 + square * series
+    series = -0.16666633460773211 + square * series
+    series = root + root * (square * series)
+    return tl.where(square < 0.25, series, tl.log(root + tl.sqrt(1.0 + square)))
 
 
 @triton.jit
@@ -82,4 +87,4 @@ def logaddexp2(x, y):
     """log2(2^x + 2^y); either may be -inf, both give -inf."""
     large = tl.maximum(x, y)
     gap = tl.where(large == float("-inf"), 0.0, tl.minimum(x, y) - large)
-    return large + LOG2E * log1p(tl.exp2(gap))
+    return large + log1p(tl.exp2(gap)) * LOG2E

@@ -75,9 +75,12 @@ def fused_attention(
         factor = torch.full((heads,), float(scale), dtype=torch.float32, device=device)
     flat = not isinstance(k, Tensor) and k == 1.0
     root = k.to(device).sqrt() if isinstance(k, Tensor) else k**0.5
-    points = [x for p in (query, key, value) for x in (p.radius if flat else p.radius.float() / root, p.direction)]
+    points = []
+    for point in (query, key, value):
+        points.append((point.radius if flat else point.radius.float() / root).contiguous())
+        points.append(point.direction.mT.contiguous())  # no copy where the producer already stores dimension first
     radius, direction, _ = attention_forward(*points, (factor if flat else factor * k).contiguous(), mask)
-    return PolarPoint(radius if flat else radius * root, direction).map(lambda x: x.to(value.radius.dtype))
+    return PolarPoint(radius if flat else radius * root, direction.mT).map(lambda x: x.to(value.radius.dtype))
 
 
 def why_not_triton(query: PolarPoint, key: PolarPoint, value: PolarPoint) -> str | None:

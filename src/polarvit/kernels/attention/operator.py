@@ -3,6 +3,7 @@
 `polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
 back from the device and allocate only through `new_output`, so a step that uses them can be captured in a CUDA graph.
 Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
+All their tensors are contiguous, and directions are [B, H, d, N], dimension first.
 """
 
 from __future__ import annotations
@@ -26,29 +27,25 @@ class Launch:
     columns: int
     warps: int
     precision: str
+    unroll: int
 
 
 def forward_launch(width: int, n: int, m: int) -> Launch:
     """Products feed the centroid, whose error is measured against eps: `ieee`, never TF32."""
     rows = 64 if n > 32 else 16 if n <= 16 else 32
     columns = 64 if m > 32 and width <= 64 else 16 if m <= 16 else 32
-    return Launch(rows, columns, 4, "ieee")
+    return Launch(rows, columns, 4, "tf32x3", 4)
 
 
 def backward_launch(width: int, n: int, m: int) -> Launch:
     """Three TF32 products leave gradients 2^-21 sharp, far inside their tolerance, and run on the tensor cores."""
     shape = forward_launch(width, n, m)
-    return Launch(shape.rows, shape.columns, 8 if shape.rows * shape.columns > 2048 else 4, "tf32x3")
+    return Launch(min(shape.rows, 32), shape.columns, 4, "tf32x3", 4)
 
 
 def padded(width: int) -> int:
     """The power of two, at least 16, that a product needs."""
     return max(16, triton.next_power_of_2(width))
-
-
-def strides(*points: Tensor) -> list[int]:
-    """Strides of radius and direction after each other: any layout is read in place."""
-    return [step for tensor in points for step in tensor.stride()]
 
 
 def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -67,11 +64,11 @@ def attention_forward(
     scale: Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Radius [B, H, N] and direction [B, H, N, e] of the attended centroids, and four numbers a row for backward."""
-    b, h, n, width = query.shape
-    m, value_width = value.shape[-2:]
+    """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
+    b, h, width, n = query.shape
+    value_width, m = value.shape[-2:]
     launch = forward_launch(max(width, value_width), n, m)
-    radius, direction = new_output((b, h, n), query), new_output((b, h, n, value_width), query)
+    radius, direction = new_output((b, h, n), query), new_output((b, h, value_width, n), query)
     stats = new_output((b, h, 4, n), query)
     points = (query_radius, query, key_radius, key, value_radius, value)
     forward_kernel[(b * h, triton.cdiv(n, launch.rows))](
@@ -81,7 +78,6 @@ def attention_forward(
         radius,
         direction,
         stats,
-        *strides(*points),
         h,
         n,
         m,
@@ -92,6 +88,7 @@ def attention_forward(
         BLOCK_M=launch.columns,
         HAS_MASK=mask is not None,
         PRECISION=launch.precision,
+        UNROLL=launch.unroll,
         num_warps=launch.warps,
         num_stages=1,
     )
@@ -110,7 +107,7 @@ def _(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, n = query_radius.shape
-    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, n, value.shape[-1]), (b, h, 4, n)))  # type: ignore[return-value]
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
 
 
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())
@@ -129,13 +126,13 @@ def attention_backward(
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in the order of the forward's first seven arguments, float32; that of scale still [B, H, blocks]."""
-    b, h, n, width = query.shape
-    m, value_width = value.shape[-2:]
+    b, h, width, n = query.shape
+    value_width, m = value.shape[-2:]
     launch = backward_launch(max(width, value_width), n, m)
-    whole = n <= launch.rows and m <= launch.columns
+    whole = m <= launch.columns
     points = (query_radius, query, key_radius, key, value_radius, value)
     gradients = [new_output(tuple(x.shape), x) for x in points]
-    to_scale = new_output((b, h, triton.cdiv(n, launch.rows)), scale)
+    to_scale = new_output((b, h, 1 if whole else triton.cdiv(n, launch.rows)), scale)
     read = (
         *points,
         scale if mask is None else mask.view(torch.uint8),
@@ -148,7 +145,7 @@ def attention_backward(
         gradients[1],
         to_scale,
     )
-    shapes = (*strides(*points), h, n, m)
+    shapes = (h, n, m)
     options: dict[str, Any] = {
         "WIDTH": width,
         "PAD": padded(width),
@@ -158,6 +155,7 @@ def attention_backward(
         "BLOCK_M": launch.columns,
         "HAS_MASK": mask is not None,
         "PRECISION": launch.precision,
+        "UNROLL": launch.unroll,
         "num_warps": launch.warps,
         "num_stages": 1,
     }
@@ -182,11 +180,12 @@ def _(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    b, h, n, width = query.shape
-    m, value_width = value.shape[-2:]
-    rows = backward_launch(max(width, value_width), n, m).rows
+    b, h, width, n = query.shape
+    value_width, m = value.shape[-2:]
+    launch = backward_launch(max(width, value_width), n, m)
+    blocks = 1 if m <= launch.columns else -(-n // launch.rows)
     points = (query_radius, query, key_radius, key, value_radius, value)
-    return (*(new_output(tuple(x.shape), x) for x in points), new_output((b, h, -(-n // rows)), scale))  # type: ignore[return-value]
+    return (*(new_output(tuple(x.shape), x) for x in points), new_output((b, h, blocks), scale))  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -201,7 +200,7 @@ def _differentiate(
     saved = ctx.saved_tensors
     direction = saved[-2]
     if grad_radius is None:
-        grad_radius = direction.new_zeros(direction.shape[:-1])
+        grad_radius = direction[:, :, 0].new_zeros(direction[:, :, 0].shape)
     if grad is None:
         grad = torch.zeros_like(direction)
     *gradients, to_scale = attention_backward(grad_radius, grad, *saved)

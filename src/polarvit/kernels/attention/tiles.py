@@ -1,33 +1,40 @@
 """What the attention kernels compute for a tile of [rows, columns] pairs: chords, distances and their gradients.
 
 A tile never sees an ambient coordinate. Angles enter as the chord 1/2|u - v|^2, added up from differences of single
-coordinates; a product u.v would leave nothing of a small angle. Where all radii of a tile add up to at most `NEAR`, the
-haversine form is evaluated as it stands; beyond it everything is scaled in the log domain. The choice is one
-branch for a whole tile.
+coordinates; a product u.v would leave nothing of a small angle. Distances come from the haversine form
+
+    sinh^2(D/2) = sinh^2((a-b)/2) + sinh a sinh b chord/2
+
+with radii held at 85 so that nothing becomes NaN. Only a tile with radii that large enters a branch that replaces the
+pairs whose D is beyond 60 by the asymptote e^D = e^|a-b| + 2 sinh a sinh b chord, in the log domain; those closer
+than 60 were not touched by the hold, as no chord of float32 is smaller than e^-104.
 """
 
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import (
-    asinh_of_root,
-    cosh,
-    expm1,
-    scaled_cosh,
-    scaled_sinh,
-    sinh,
-    sinh_series,
-)
+from polarvit.kernels.attention.elementary import LOG2E, asinh_of_root, cosh, log1p, scaled_sinh, sinh, sinh_series
 
-NEAR = tl.constexpr(80.0)
-LARGEST_EXPONENT = tl.constexpr(80.0)
+HELD = tl.constexpr(85.0)
+FAR = tl.constexpr(60.0)
+LARGEST_SLOPE = tl.constexpr(1e34)
 
 
 @triton.jit
-def chord_tile(x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH: tl.constexpr):
+def product_zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A tile of zeros, laid out over the threads as the result of a product.
+
+    The compiler spreads a plain tile so that each thread reloads every row; in the layout of the tensor cores a row
+    stays with four threads, its reductions are two shuffles, and the tile feeds the next product from registers.
+    """
+    return tl.dot(tl.zeros([ROWS, 16], tl.float32), tl.zeros([16, COLUMNS], tl.float32), input_precision="tf32")
+
+
+@triton.jit
+def chord_tile(x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH: tl.constexpr, UNROLL: tl.constexpr):
     """1/2|x_i - y_j|^2 for directions stored at x + x_offset + d x_step, y likewise."""
-    total = tl.zeros([x_offset.shape[0], y_offset.shape[0]], tl.float32)
-    for d in tl.static_range(WIDTH):
+    total = product_zeros(x_offset.shape[0], y_offset.shape[0])
+    for d in tl.range(0, WIDTH, loop_unroll_factor=UNROLL):
         left = tl.load(x + x_offset + d * x_step, mask=x_valid, other=0.0).to(tl.float32)
         right = tl.load(y + y_offset + d * y_step, mask=y_valid, other=0.0).to(tl.float32)
         step = left[:, None] - right[None, :]
@@ -37,38 +44,41 @@ def chord_tile(x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH
 
 @triton.jit
 def radial_gap(a, b):
-    """sinh((a - b)/2) and cosh((a - b)/2) for a column a and a row b, a + b <= NEAR: no exponential for a pair."""
+    """sinh((a - b)/2) and cosh((a - b)/2) of rows a and columns b."""
     half = 0.5 * (a[:, None] - b[None, :])
-    up = tl.exp(0.5 * a)[:, None] * tl.exp(-0.5 * b)[None, :]
-    down = tl.exp(-0.5 * a)[:, None] * tl.exp(0.5 * b)[None, :]
+    up = tl.exp2(half * LOG2E)
+    down = tl.exp2(half * -LOG2E)
     return tl.where(tl.abs(half) < 1.0, sinh_series(half), 0.5 * (up - down)), 0.5 * (up + down)
 
 
 @triton.jit
-def far_distance(a, b, chord):
-    """The distance at any radius: haversine form with the largest exponent S taken out."""
+def log_twice_sinh(x):
+    return x + tl.log(2.0 * scaled_sinh(x))
+
+
+@triton.jit
+def log_twice_cosh(x):
+    return x + log1p(tl.exp(-2.0 * x))
+
+
+@triton.jit
+def far_terms(a, b, chord):
+    """|a-b|, the logarithm of 2 sinh a sinh b chord, and D of the asymptote, for a tile."""
     gap = tl.abs(a[:, None] - b[None, :])
-    both = a[:, None] + b[None, :]
-    exponent = tl.maximum(gap, both + tl.log(0.5 * chord))
-    root = tl.sqrt(chord) * tl.exp(tl.minimum(0.5 * (both - exponent), LARGEST_EXPONENT))
-    shrink = expm1(-gap)
-    square = 0.25 * shrink * shrink * tl.exp(gap - exponent)
-    square += 0.5 * scaled_sinh(a)[:, None] * scaled_sinh(b)[None, :] * root * root
-    near = 2.0 * asinh_of_root(square * tl.exp(tl.minimum(exponent, 40.0)))
-    far = exponent + 2.0 * tl.log(tl.sqrt(square) + tl.sqrt(square + tl.exp(-exponent)))
-    return tl.where(exponent <= 40.0, near, far)
+    angular = log_twice_sinh(a)[:, None] + log_twice_sinh(b)[None, :] + tl.log(0.5 * chord)
+    return gap, angular, tl.maximum(gap, angular) + log1p(tl.exp(-tl.abs(gap - angular)))
 
 
 @triton.jit
 def squared_distance(a, b, chord):
     """D^2 of rows a and columns b, D the distance for curvature -1."""
-    if tl.max(a, 0) + tl.max(b, 0) <= NEAR:
-        radial, _ = radial_gap(a, b)
-        half = asinh_of_root(radial * radial + (0.5 * sinh(a))[:, None] * (sinh(b)[None, :] * chord))
-        square = 4.0 * half * half
-    else:
-        distance = far_distance(a, b, chord)
-        square = distance * distance
+    radial, _ = radial_gap(a, b)
+    sinh_a, sinh_b = sinh(tl.minimum(a, HELD)), sinh(tl.minimum(b, HELD))
+    half = asinh_of_root(radial * radial + (0.5 * sinh_a)[:, None] * chord * sinh_b[None, :])
+    square = 4.0 * half * half
+    if tl.max(a, 0) + tl.max(b, 0) > FAR:
+        _, _, distance = far_terms(a, b, chord)
+        square = tl.where(distance > FAR, distance * distance, square)
     return square
 
 
@@ -77,36 +87,31 @@ def squared_distance_gradients(a, b, chord):
     """D^2 and half its derivatives by the chord, by a and by b.
 
     With K = D / sinh D they are K sinh a sinh b, K (sinh(a-b) + cosh a sinh b chord) and the mirror of that. Far out
-    the first one outgrows every float and is held at e^80.
+    the first one outgrows every float and is held at 1e34.
     """
-    if tl.max(a, 0) + tl.max(b, 0) <= NEAR:
-        sinh_gap, cosh_gap = radial_gap(a, b)
-        sinh_a = sinh(a)[:, None]
-        sinh_b = sinh(b)[None, :]
-        square = sinh_gap * sinh_gap + 0.5 * sinh_a * (sinh_b * chord)
-        half = asinh_of_root(square)
-        slope = half / tl.where(square > 0.0, tl.sqrt(square * (1.0 + square)), 1.0)
-        slope = tl.where(square > 0.0, slope, 1.0)
-        distance2 = 4.0 * half * half
-        by_chord = slope * sinh_a * sinh_b
-        radial = slope * (2.0 * sinh_gap * cosh_gap)
-        by_a = radial + slope * (cosh(a)[:, None] * sinh_b * chord)
-        by_b = slope * (cosh(b)[None, :] * sinh_a * chord) - radial
-    else:
-        distance = far_distance(a, b, chord)
-        both = a[:, None] + b[None, :]
-        signed = a[:, None] - b[None, :]
-        gap = tl.abs(signed)
-        shrunk = scaled_sinh(distance)
-        slope = tl.where(shrunk > 0.0, distance / tl.where(shrunk > 0.0, shrunk, 1.0), 1.0)
-        distance2 = distance * distance
-        sh_a = scaled_sinh(a)[:, None]
-        sh_b = scaled_sinh(b)[None, :]
-        growth = tl.exp(tl.minimum(both - distance, LARGEST_EXPONENT))
-        by_chord = tl.where(chord > 0.0, slope * sh_a * sh_b * growth, 0.0)
-        radial = slope * scaled_sinh(gap) * tl.exp(tl.minimum(gap - distance, 0.0))
-        radial = tl.where(signed < 0.0, -radial, radial)
-        angular = slope * tl.exp(tl.minimum(both - distance + tl.log(chord), LARGEST_EXPONENT))
-        by_a = radial + scaled_cosh(a)[:, None] * sh_b * angular
-        by_b = scaled_cosh(b)[None, :] * sh_a * angular - radial
+    sinh_gap, cosh_gap = radial_gap(a, b)
+    held_a, held_b = tl.minimum(a, HELD), tl.minimum(b, HELD)
+    sinh_a, sinh_b = sinh(held_a)[:, None], sinh(held_b)[None, :]
+    square = sinh_gap * sinh_gap + 0.5 * sinh_a * chord * sinh_b
+    half = asinh_of_root(square)
+    slope = tl.where(square > 0.0, half / (tl.sqrt(square) * tl.sqrt(1.0 + square)), 1.0)
+    distance2 = 4.0 * half * half
+    by_chord = tl.minimum(slope * sinh_a * sinh_b, LARGEST_SLOPE)
+    radial = slope * (2.0 * sinh_gap * cosh_gap)
+    by_a = radial + slope * (cosh(held_a)[:, None] * chord * sinh_b)
+    by_b = slope * (cosh(held_b)[None, :] * chord * sinh_a) - radial
+    if tl.max(a, 0) + tl.max(b, 0) > FAR:
+        gap, angular, distance = far_terms(a, b, chord)
+        far = distance > FAR
+        distance2 = tl.where(far, distance * distance, distance2)
+        growth = log_twice_sinh(a)[:, None] + log_twice_sinh(b)[None, :] - distance
+        by_chord = tl.where(far, 0.5 * distance * tl.exp(tl.minimum(growth, 72.0)), by_chord)
+        by_chord = tl.where(chord > 0.0, by_chord, 0.0)
+        radial = distance * tl.exp(gap - distance)
+        radial = tl.where(a[:, None] < b[None, :], -radial, radial)
+        angular = tl.log(0.5 * chord) - distance
+        by_a_far = radial + distance * tl.exp(log_twice_cosh(a)[:, None] + log_twice_sinh(b)[None, :] + angular)
+        by_b_far = distance * tl.exp(log_twice_sinh(a)[:, None] + log_twice_cosh(b)[None, :] + angular) - radial
+        by_a = tl.where(far, by_a_far, by_a)
+        by_b = tl.where(far, by_b_far, by_b)
     return distance2, by_chord, by_a, by_b

@@ -3,6 +3,9 @@
 Exponents are counted in powers of two. For a score s (times log2 e) and a value radius b (times log2 e, `beta`), a key
 contributes the mass 2^(s + beta) sh(b) and the radial term 2^(s - beta); each of the two sums has its own running
 maximum, so neither can overflow or vanish at any radius.
+
+Directions are stored dimension first, [B, H, d, N]: the threads of a warp hold neighbouring points, and all of them
+read the same coordinate at a time.
 """
 
 import triton
@@ -21,7 +24,7 @@ def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent)
     log_e = tl.log2(radial) + (radial_exponent - mass_exponent)
     lam = logaddexp2(tl.log2(spread / (1.0 + mean_norm)), log_e)
     tau = logaddexp2(1.0 + log_v, lam)
-    far = (0.5 * LN2) * (tau - lam)
+    far = 0.5 * (tau - lam) * LN2
     root = tl.exp2(log_v - 0.5 * lam - 0.5 * tau)
     return tl.where(far < 1.0, asinh_of_root(root * root), far), tau, lam, log_v
 
@@ -29,25 +32,23 @@ def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent)
 @triton.jit
 def forward_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale, out_radius, out, stats,
-    qr_b, qr_h, qr_n, q_b, q_h, q_n, q_d,
-    kr_b, kr_h, kr_n, k_b, k_h, k_n, k_d,
-    vr_b, vr_h, vr_n, v_b, v_h, v_n, v_d,
     HEADS, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
     rows = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     row_valid = rows < N
     dims = tl.arange(0, VALUE_PAD)
-    query += b * q_b + h * q_h
-    key += b * k_b + h * k_h
-    value += b * v_b + h * v_h
-    key_radius += b * kr_b + h * kr_h
-    value_radius += b * vr_b + h * vr_h
-    factor = -LOG2E * tl.load(scale + h)
-    a = tl.load(query_radius + b * qr_b + h * qr_h + rows * qr_n, mask=row_valid, other=0.0).to(tl.float32)
+    query += head * WIDTH * N
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    key_radius += head * M
+    value_radius += head * M
+    factor = tl.load(scale + h) * -LOG2E
+    a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
 
     mass = tl.zeros([BLOCK_N], tl.float32)
     spread = tl.zeros([BLOCK_N], tl.float32)
@@ -62,11 +63,11 @@ def forward_kernel(
         attend = in_range
         if HAS_MASK:
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
-        key_a = tl.load(key_radius + columns * kr_n, mask=in_range, other=0.0).to(tl.float32)
-        value_a = tl.load(value_radius + columns * vr_n, mask=in_range, other=0.0).to(tl.float32)
-        chord = chord_tile(query, key, rows * q_n, columns * k_n, row_valid, in_range, q_d, k_d, WIDTH)
+        key_a = tl.load(key_radius + columns, mask=in_range, other=0.0).to(tl.float32)
+        value_a = tl.load(value_radius + columns, mask=in_range, other=0.0).to(tl.float32)
+        chord = chord_tile(query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
         score = factor * squared_distance(a, key_a, chord)
-        beta = LOG2E * value_a
+        beta = value_a * LOG2E
 
         exponent = tl.where(attend[None, :], score + beta[None, :], NOTHING)
         top = tl.max(exponent, 1)
@@ -75,13 +76,13 @@ def forward_kernel(
         inverse = tl.where(block_mass > 0.0, 1.0 / tl.where(block_mass > 0.0, block_mass, 1.0), 0.0)
 
         in_tile = in_range[:, None] & (dims < VALUE_WIDTH)[None, :]
-        u = tl.load(value + columns[:, None] * v_n + dims[None, :] * v_d, mask=in_tile, other=0.0).to(tl.float32)
-        centre = tl.load(value + start * v_n + dims * v_d, mask=dims < VALUE_WIDTH, other=0.0).to(tl.float32)
+        u = tl.load(value + columns[:, None] + dims[None, :] * M, mask=in_tile, other=0.0).to(tl.float32)
+        centre = tl.load(value + start + dims * M, mask=dims < VALUE_WIDTH, other=0.0).to(tl.float32)
         centred = tl.where(in_tile, u - centre[None, :], 0.0)
         block_mean = centre[None, :] + tl.dot(m, centred, input_precision=PRECISION) * inverse[:, None]
         # sum_j m_j |u_j - mean|^2 = sum_jl m_j m_l chord_jl / sum_j m_j: no term can cancel, and equal or one-hot
         # directions give exactly zero.
-        among = chord_tile(value, value, columns * v_n, columns * v_n, in_range, in_range, v_d, v_d, VALUE_WIDTH)
+        among = chord_tile(value, value, columns, columns, in_range, in_range, M, M, VALUE_WIDTH, UNROLL)
         block_spread = tl.sum(m * tl.dot(m, among, input_precision=PRECISION), 1) * inverse
 
         highest = tl.maximum(mass_exponent, top)
@@ -102,7 +103,7 @@ def forward_kernel(
         radial_exponent = highest
 
     # Values that all sit at the origin have no mean direction; any will do, and the reference takes the first.
-    first = tl.load(value + dims * v_d, mask=dims < VALUE_WIDTH, other=0.0).to(tl.float32)
+    first = tl.load(value + dims * M, mask=dims < VALUE_WIDTH, other=0.0).to(tl.float32)
     mean = tl.where((mass > 0.0)[:, None], mean, first[None, :])
     norm = tl.sqrt(tl.sum(mean * mean, 1))
     some = radial > 0.0
@@ -112,7 +113,7 @@ def forward_kernel(
     pointed = some & (norm > 0.0)
     direction = tl.where(pointed[:, None], mean / tl.where(pointed, norm, 1.0)[:, None], pole[None, :])
     tl.store(out_radius + head * N + rows, tl.where(some, radius, 0.0), mask=row_valid)
-    place = head * N * VALUE_WIDTH + rows[:, None] * VALUE_WIDTH + dims[None, :]
+    place = head * N * VALUE_WIDTH + rows[:, None] + dims[None, :] * N
     tl.store(out + place, direction, mask=row_valid[:, None] & (dims < VALUE_WIDTH)[None, :])
     # Rows that attend to nothing get exponents with which every weight of the backward pass vanishes.
     place = stats + head * 4 * N + rows

@@ -17,18 +17,23 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, scaled_cosh, scaled_sinh
-from polarvit.kernels.attention.tiles import chord_tile, squared_distance_gradients
+from polarvit.kernels.attention.tiles import chord_tile, product_zeros, squared_distance_gradients
 
 HIGHEST = tl.constexpr(120.0)
 
 
 @triton.jit
+def load_directions(pointer, places, valid, dims, LENGTH, WIDTH: tl.constexpr):
+    """A [places, dims] tile of directions stored dimension first."""
+    inside = valid[:, None] & (dims < WIDTH)[None, :]
+    return tl.load(pointer + places[:, None] + dims[None, :] * LENGTH, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def load_rows(out, grad_radius, grad, stats, rows, valid, dims, N, WIDTH: tl.constexpr):
     """For a block of rows: g/2, the pull g (1+rho)/2, t as factor and projection, and the exponents of A1 and A2."""
-    inside = valid[:, None] & (dims < WIDTH)[None, :]
-    place = rows[:, None] * WIDTH + dims[None, :]
-    u = tl.load(out + place, mask=inside, other=0.0)
-    t = tl.load(grad + place, mask=inside, other=0.0)
+    u = load_directions(out, rows, valid, dims, N, WIDTH)
+    t = load_directions(grad, rows, valid, dims, N, WIDTH)
     along = tl.sum(u * t, 1)
     base = tl.load(stats + rows, mask=valid, other=0.0)
     tau = tl.load(stats + N + rows, mask=valid, other=1e38)
@@ -42,14 +47,15 @@ def load_rows(out, grad_radius, grad, stats, rows, valid, dims, N, WIDTH: tl.con
 
 @triton.jit
 def value_tile(
-    out, grad, value, row_offset, value_offset, row_valid, valid, v_d, along, pull, turn, WIDTH: tl.constexpr
-):
+    out, grad, value, rows, columns, row_valid, in_range, N, M, along, pull, turn,
+    WIDTH: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
     """z_ij of the module's docstring, one coordinate after the other."""
-    z = tl.zeros([row_offset.shape[0], value_offset.shape[0]], tl.float32)
-    for d in tl.static_range(WIDTH):
-        u = tl.load(out + row_offset + d, mask=row_valid, other=0.0)
-        t = tl.load(grad + row_offset + d, mask=row_valid, other=0.0)
-        v = tl.load(value + value_offset + d * v_d, mask=valid, other=0.0).to(tl.float32)
+    z = product_zeros(rows.shape[0], columns.shape[0])
+    for d in tl.range(0, WIDTH, loop_unroll_factor=UNROLL):
+        u = tl.load(out + rows + d * N, mask=row_valid, other=0.0)
+        t = tl.load(grad + rows + d * N, mask=row_valid, other=0.0)
+        v = tl.load(value + columns + d * M, mask=in_range, other=0.0).to(tl.float32)
         t = turn * (t - along * u)
         step = v[None, :] - u[:, None]
         z += step * (t[:, None] - (0.5 * pull)[:, None] * step)
@@ -59,17 +65,15 @@ def value_tile(
 @triton.jit
 def pair_tile(
     query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
-    along, half, pull, turn, base, tau, lam, q_n, q_d, k_n, k_d, v_n, v_d,
-    WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr,
+    along, half, pull, turn, base, tau, lam, N, M,
+    WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of pairs: by D^2, A1, by the value's radius, and those by chord and radii of q and k."""
-    chord = chord_tile(query, key, rows * q_n, columns * k_n, row_valid, in_range, q_d, k_d, WIDTH)
+    chord = chord_tile(query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
     distance2, by_chord, by_a, by_b = squared_distance_gradients(a, key_a, chord)
-    z = value_tile(
-        out, grad, value, rows * VALUE_WIDTH, columns * v_n, row_valid, in_range, v_d, along, pull, turn, VALUE_WIDTH
-    )
-    score = (-LOG2E * scale) * distance2 - base[:, None]
-    beta = LOG2E * value_a
+    z = value_tile(out, grad, value, rows, columns, row_valid, in_range, N, M, along, pull, turn, VALUE_WIDTH, UNROLL)
+    score = (scale * -LOG2E) * distance2 - base[:, None]
+    beta = value_a * LOG2E
     pairs = attend[None, :] & row_valid[:, None]
     up = tl.where(pairs, tl.exp2(score + beta[None, :] - tau[:, None]), 0.0)
     under = tl.where(pairs, half[:, None] * tl.exp2(score - beta[None, :] - lam[:, None]), 0.0)
@@ -80,13 +84,7 @@ def pair_tile(
 
 
 @triton.jit
-def load_directions(pointer, places, valid, n_step, d_step, dims, WIDTH: tl.constexpr):
-    inside = valid[:, None] & (dims < WIDTH)[None, :]
-    return tl.load(pointer + places[:, None] * n_step + dims[None, :] * d_step, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def chord_pull(g, x, y, x_valid, y_valid, centre, PRECISION: tl.constexpr):
+def chord_pull(g, x, y, y_valid, centre, PRECISION: tl.constexpr):
     """sum_j g_ij (x_i - y_j) for rows x and columns y, both taken from one centre so that little cancels."""
     away = tl.where(y_valid[:, None], y - centre[None, :], 0.0)
     return (x - centre[None, :]) * tl.sum(g, 1)[:, None] - tl.dot(g, away, input_precision=PRECISION)
@@ -96,12 +94,10 @@ def chord_pull(g, x, y, x_valid, y_valid, centre, PRECISION: tl.constexpr):
 def query_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_scale,
-    qr_b, qr_h, qr_n, q_b, q_h, q_n, q_d,
-    kr_b, kr_h, kr_n, k_b, k_h, k_n, k_d,
-    vr_b, vr_h, vr_n, v_b, v_h, v_n, v_d,
     HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Gradients of queries and scale: one program for one block of queries, looping over the keys."""
     head = tl.program_id(0).to(tl.int64)
@@ -110,15 +106,15 @@ def query_kernel(
     rows = block * BLOCK_N + tl.arange(0, BLOCK_N)
     row_valid = rows < N
     dims = tl.arange(0, PAD)
-    query += b * q_b + h * q_h
-    key += b * k_b + h * k_h
-    value += b * v_b + h * v_h
-    key_radius += b * kr_b + h * kr_h
-    value_radius += b * vr_b + h * vr_h
+    query += head * WIDTH * N
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    key_radius += head * M
+    value_radius += head * M
     out += head * N * VALUE_WIDTH
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
-    a = tl.load(query_radius + b * qr_b + h * qr_h + rows * qr_n, mask=row_valid, other=0.0).to(tl.float32)
+    a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
     _, _, along, half, pull, turn, base, tau, lam = load_rows(
         out,
         grad_radius + head * N,
@@ -130,7 +126,7 @@ def query_kernel(
         N,
         VALUE_WIDTH,
     )
-    u = load_directions(query, rows, row_valid, q_n, q_d, dims, WIDTH)
+    u = load_directions(query, rows, row_valid, dims, N, WIDTH)
     radius_total = tl.zeros([BLOCK_N], tl.float32)
     scale_total = tl.zeros([BLOCK_N], tl.float32)
     total = tl.zeros([BLOCK_N, PAD], tl.float32)
@@ -140,20 +136,20 @@ def query_kernel(
         attend = in_range
         if HAS_MASK:
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
-        key_a = tl.load(key_radius + columns * kr_n, mask=in_range, other=0.0).to(tl.float32)
-        value_a = tl.load(value_radius + columns * vr_n, mask=in_range, other=0.0).to(tl.float32)
+        key_a = tl.load(key_radius + columns, mask=in_range, other=0.0).to(tl.float32)
+        value_a = tl.load(value_radius + columns, mask=in_range, other=0.0).to(tl.float32)
         to_scale_tile, _, _, by_chord, by_a, _ = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
-            along, half, pull, turn, base, tau, lam, q_n, q_d, k_n, k_d, v_n, v_d, WIDTH, VALUE_WIDTH,
+            along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
-        v = load_directions(key, columns, in_range, k_n, k_d, dims, WIDTH)
-        centre = tl.load(key + start * k_n + dims * k_d, mask=dims < WIDTH, other=0.0).to(tl.float32)
-        total += chord_pull(by_chord, u, v, row_valid, in_range, centre, PRECISION)
+        v = load_directions(key, columns, in_range, dims, M, WIDTH)
+        centre = tl.load(key + start + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
+        total += chord_pull(by_chord, u, v, in_range, centre, PRECISION)
         radius_total += tl.sum(by_a, 1)
         scale_total += tl.sum(to_scale_tile, 1)
     tl.store(to_query_radius + head * N + rows, radius_total, mask=row_valid)
     inside = row_valid[:, None] & (dims < WIDTH)[None, :]
-    tl.store(to_query + head * N * WIDTH + rows[:, None] * WIDTH + dims[None, :], total, mask=inside)
+    tl.store(to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N, total, mask=inside)
     tl.store(to_scale + head * tl.num_programs(1) + block, -tl.sum(scale_total, 0))
 
 
@@ -161,17 +157,15 @@ def query_kernel(
 def key_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_scale, to_key_radius, to_key, to_value_radius, to_value,
-    qr_b, qr_h, qr_n, q_b, q_h, q_n, q_d,
-    kr_b, kr_h, kr_n, k_b, k_h, k_n, k_d,
-    vr_b, vr_h, vr_n, v_b, v_h, v_n, v_d,
     HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
+    UNROLL: tl.constexpr,
     WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Gradients of keys and values: one program for one block of keys, looping over the queries.
 
-    WHOLE says that one block holds all queries and keys of the head; then this kernel writes every gradient.
+    WHOLE says that one block holds all keys of the head; then this kernel writes the gradients of the queries too.
     """
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
@@ -183,56 +177,59 @@ def key_kernel(
         attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
     dims = tl.arange(0, PAD)
     value_dims = tl.arange(0, VALUE_PAD)
-    query += b * q_b + h * q_h
-    key += b * k_b + h * k_h
-    value += b * v_b + h * v_h
-    query_radius += b * qr_b + h * qr_h
+    query += head * WIDTH * N
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    query_radius += head * N
     out += head * N * VALUE_WIDTH
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
-    key_a = tl.load(key_radius + b * kr_b + h * kr_h + columns * kr_n, mask=in_range, other=0.0).to(tl.float32)
-    value_a = tl.load(value_radius + b * vr_b + h * vr_h + columns * vr_n, mask=in_range, other=0.0).to(tl.float32)
-    v = load_directions(key, columns, in_range, k_n, k_d, dims, WIDTH)
-    w = load_directions(value, columns, in_range, v_n, v_d, value_dims, VALUE_WIDTH)
-    value_centre = tl.load(value + first * v_n + value_dims * v_d, mask=value_dims < VALUE_WIDTH, other=0.0)
+    key_a = tl.load(key_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
+    value_a = tl.load(value_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
+    v = load_directions(key, columns, in_range, dims, M, WIDTH)
+    w = load_directions(value, columns, in_range, value_dims, M, VALUE_WIDTH)
+    value_centre = tl.load(value + first + value_dims * M, mask=value_dims < VALUE_WIDTH, other=0.0)
     value_centre = value_centre.to(tl.float32)
-    key_centre = tl.load(key + first * k_n + dims * k_d, mask=dims < WIDTH, other=0.0).to(tl.float32)
+    key_centre = tl.load(key + first + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
     key_radius_total = tl.zeros([BLOCK_M], tl.float32)
     value_radius_total = tl.zeros([BLOCK_M], tl.float32)
     key_total = tl.zeros([BLOCK_M, PAD], tl.float32)
     value_total = tl.zeros([BLOCK_M, VALUE_PAD], tl.float32)
+    scale_total = tl.zeros([BLOCK_N], tl.float32)
     for start in range(0, N, BLOCK_N):
         rows = start + tl.arange(0, BLOCK_N)
         row_valid = rows < N
-        a = tl.load(query_radius + rows * qr_n, mask=row_valid, other=0.0).to(tl.float32)
+        a = tl.load(query_radius + rows, mask=row_valid, other=0.0).to(tl.float32)
         uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
             out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
         )
         to_scale_tile, up, by_value_radius, by_chord, by_a, by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
-            along, half, pull, turn, base, tau, lam, q_n, q_d, k_n, k_d, v_n, v_d, WIDTH, VALUE_WIDTH,
+            along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
         key_radius_total += tl.sum(by_b, 0)
         value_radius_total += tl.sum(by_value_radius, 0)
-        u = load_directions(query, rows, row_valid, q_n, q_d, dims, WIDTH)
-        key_total += chord_pull(tl.trans(by_chord), v, u, in_range, row_valid, key_centre, PRECISION)
+        u = load_directions(query, rows, row_valid, dims, N, WIDTH)
+        key_total += chord_pull(tl.trans(by_chord), v, u, row_valid, key_centre, PRECISION)
 
         outward = pull[:, None] * (uhat - value_centre[None, :]) + turn[:, None] * (t - along[:, None] * uhat)
         outward = tl.where(row_valid[:, None], outward, 0.0)
         value_total += tl.dot(tl.trans(up), outward, input_precision=PRECISION)
         value_total -= tl.sum(up * pull[:, None], 0)[:, None] * (w - value_centre[None, :])
         if WHOLE:
-            total = chord_pull(by_chord, u, v, row_valid, in_range, key_centre, PRECISION)
+            total = chord_pull(by_chord, u, v, in_range, key_centre, PRECISION)
             inside = row_valid[:, None] & (dims < WIDTH)[None, :]
-            tl.store(to_query + head * N * WIDTH + rows[:, None] * WIDTH + dims[None, :], total, mask=inside)
+            tl.store(to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N, total, mask=inside)
             tl.store(to_query_radius + head * N + rows, tl.sum(by_a, 1), mask=row_valid)
-            tl.store(to_scale + head, -tl.sum(tl.sum(to_scale_tile, 1), 0))
+            scale_total += tl.sum(to_scale_tile, 1)
+    if WHOLE:
+        tl.store(to_scale + head, -tl.sum(scale_total, 0))
     value_total *= scaled_sinh(value_a)[:, None]
     value_total -= tl.sum(value_total * w, 1)[:, None] * w
     tl.store(to_key_radius + head * M + columns, key_radius_total, mask=in_range)
     tl.store(to_value_radius + head * M + columns, value_radius_total, mask=in_range)
     inside = in_range[:, None] & (dims < WIDTH)[None, :]
-    tl.store(to_key + head * M * WIDTH + columns[:, None] * WIDTH + dims[None, :], key_total, mask=inside)
+    tl.store(to_key + head * M * WIDTH + columns[:, None] + dims[None, :] * M, key_total, mask=inside)
     inside = in_range[:, None] & (value_dims < VALUE_WIDTH)[None, :]
-    place = head * M * VALUE_WIDTH + columns[:, None] * VALUE_WIDTH + value_dims[None, :]
+    place = head * M * VALUE_WIDTH + columns[:, None] + value_dims[None, :] * M
     tl.store(to_value + place, value_total, mask=inside)
