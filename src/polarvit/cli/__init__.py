@@ -1,0 +1,57 @@
+"""The command `polarvit`.
+
+Importing this module, and asking for help, does not import torch: commands import what they need when they run.
+To add commands, write a file in this folder with a function `register(app)` that attaches them (or a sub-app), and
+name the file in `GROUPS`; help lists groups in that order.
+
+Exit codes: 0 done, 1 it ran and failed, 2 the command line was wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from polarvit._version import __version__
+
+GROUPS = ("reproduce",)
+"""Files of this folder, each with `register(app)`."""
+
+app = typer.Typer(
+    name="polarvit",
+    help="Hyperbolic deep learning in polar coordinates: exact at every radius.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"polarvit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Hyperbolic deep learning in polar coordinates: exact at every radius."""
+
+
+for _group in GROUPS:
+    import_module(f"polarvit.cli.{_group}").register(app)
+
+
+def main() -> None:
+    """Entry point of the console script; Ctrl-C ends with 130, as shells expect."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,64 @@
+"""`polarvit reproduce NAME` and the short form `polarvit precision`."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polarvit.experiments import EXPERIMENTS, Settings
+
+Out = Annotated[
+    Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the JSON and the picture; created if missing.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Smaller samples: seconds instead of a minute.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("precision")(precision)
+    app.command("reproduce")(reproduce)
+
+
+def precision(out: Out = Path("results"), quick: Quick = False, seed: Seed = 0) -> None:
+    """Measure float32 error against radius: polar, ambient, geoopt, hypll; beside the paper's table."""
+    run_experiment("precision", Settings(out, quick, seed))
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Name of an experiment; see --list.", show_default=False)] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    out: Out = Path("results"),
+    quick: Quick = False,
+    seed: Seed = 0,
+) -> None:
+    """Run one experiment of the paper and print ours beside the paper's numbers."""
+    if listing:
+        list_experiments()
+    elif name is None:
+        raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
+    else:
+        run_experiment(name, Settings(out, quick, seed))
+
+
+def list_experiments() -> None:
+    """One line for each experiment: its name, and what of the paper it reproduces."""
+    width = max(map(len, EXPERIMENTS))
+    for experiment in EXPERIMENTS.values():
+        typer.echo(f"{experiment.name:<{width}}  {experiment.title}")
+        typer.echo(f"{'':<{width}}  reproduces: {experiment.reproduces}")
+
+
+def run_experiment(name: str, settings: Settings) -> None:
+    """Run an experiment; exit 1 if one of its own claims does not hold, 2 if there is none of that name."""
+    if name not in EXPERIMENTS:
+        close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.4)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(EXPERIMENTS)}"
+        raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
+    failures = EXPERIMENTS[name].run(settings)
+    for failure in failures:
+        typer.secho(f"does not hold: {failure}", err=True, fg=typer.colors.RED)
+    if failures:
+        raise typer.Exit(1)
