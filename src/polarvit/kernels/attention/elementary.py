@@ -72,7 +72,7 @@ def scaled_cosh(x):
 
 @triton.jit
 def asinh_of_root(square):
-    """arsinh(sqrt(square)) for square >= 0: sqrt(square) times a polynomial (fitted to 1.2e-9) below 1/4, else the log."""
+    """arsinh(sqrt(square)) for square >= 0: below 1/4 the root times a polynomial (fitted to 1.2e-9), else the log."""
     root = tl.sqrt(square)
     series = 0.028076207874594025 - square * 0.013099914532999208
     series = -0.04436184388877733 + square * series

@@ -21,26 +21,42 @@ from polarvit.kernels.attention.triton_backward import key_kernel, query_kernel
 
 @dataclass(frozen=True)
 class Launch:
-    """Block sizes and warps of one kernel launch, and how its products are taken."""
+    """Block sizes, warps and unrolling of one kernel launch, and how its products are taken."""
 
     rows: int
     columns: int
-    warps: int
-    precision: str
-    unroll: int
+    warps: int = 4
+    unroll: int = 4
+    precision: str = ""
+
+
+def sharp_products() -> str:
+    """How products of float32 tiles are taken: as sharp as float32, on the tensor cores.
+
+    Both the centroid (measured against eps) and its gradient (differences of nearly equal sums) need all 24 bits.
+    `bf16x6` splits each factor into three bfloat16 and keeps them; `tf32x3`, where a Triton lacks it, keeps 22;
+    `ieee` would leave the tensor cores and spill. The interpreter computes in float32 whatever it is told.
+    """
+    if triton.knobs.runtime.interpret:
+        return "ieee"
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    return "bf16x6" if "bf16x6" in CUDAOptions.allowed_dot_input_precisions else "tf32x3"
+
+
+def block(length: int, largest: int) -> int:
+    """The smallest block of 16, 32 or 64 that holds `length`, or the largest allowed."""
+    return next((size for size in (16, 32) if length <= size), largest)
 
 
 def forward_launch(width: int, n: int, m: int) -> Launch:
-    """Products feed the centroid, whose error is measured against eps: `ieee`, never TF32."""
-    rows = 64 if n > 32 else 16 if n <= 16 else 32
-    columns = 64 if m > 32 and width <= 64 else 16 if m <= 16 else 32
-    return Launch(rows, columns, 4, "tf32x3", 4)
+    """64 rows are one warp group of the tensor cores; 32 keys at a time fit into registers without spilling."""
+    return Launch(block(n, 64), block(m, 32), precision=sharp_products())
 
 
 def backward_launch(width: int, n: int, m: int) -> Launch:
-    """Three TF32 products leave gradients 2^-21 sharp, far inside their tolerance, and run on the tensor cores."""
-    shape = forward_launch(width, n, m)
-    return Launch(min(shape.rows, 32), shape.columns, 4, "tf32x3", 4)
+    """Up to 64 keys of small heads are kept whole, so that one kernel writes all gradients."""
+    return Launch(block(n, 64), block(m, 64 if width <= 32 else 32), precision=sharp_products())
 
 
 def padded(width: int) -> int:
