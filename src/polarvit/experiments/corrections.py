@@ -211,7 +211,7 @@ def boost_residual(seed: int) -> Correction:
     signed = a + steps
     return Correction(
         "boost residual near the origin",
-        f"a radius of {signed.min().item():.1f}; only if that counts is the mean radius kept ({signed.mean().item():.2f})",
+        f"a radius of {signed.min().item():.1f}; the mean ({signed.mean().item():.2f}) is kept only if that counts",
         f"passes through the origin: radius {signed.abs().min().item():.1f}, direction reversed (mean radius "
         f"{signed.abs().mean().item():.2f})",
         signed.min().item() < 0,
