@@ -1,0 +1,202 @@
+"""Riemannian AdamW in polar form: the published path, the decay step, roles, state."""
+
+import copy
+
+import geoopt
+import pytest
+import torch
+from torch import nn
+
+from polarvit.geometry import from_tangent0, squared_distance, to_ambient
+from polarvit.models import create_model
+from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.optim.decay import decayed_radius
+from polarvit.parameters import CURVATURE, MANIFOLD, Role, walk
+
+
+class Points(nn.Module):
+    """Three learnable points of H^4."""
+
+    roles = {"v": MANIFOLD}  # noqa: RUF012 - the declaration under test
+
+    def __init__(self, start: torch.Tensor) -> None:
+        super().__init__()
+        self.v = nn.Parameter(start.clone())
+
+
+def weighted_loss(points, goal, k):
+    return (squared_distance(points, goal, k=k) * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)).sum()
+
+
+def test_it_walks_the_path_of_geoopts_riemannian_adam():
+    torch.manual_seed(0)
+    start = torch.randn(3, 4, dtype=torch.float64)
+    goal = from_tangent0(1.5 * torch.randn(3, 4, dtype=torch.float64))
+    ours = Points(start)
+    optimizer = RiemannianAdamW(param_groups(ours, lr=0.05, weight_decay=0.0))
+    manifold = geoopt.Lorentz(k=1.0)
+    theirs = geoopt.ManifoldParameter(to_ambient(from_tangent0(start)), manifold=manifold)
+    reference = geoopt.optim.RiemannianAdam([theirs], lr=0.05)
+    weights = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    target = to_ambient(goal)
+    for _ in range(60):
+        optimizer.zero_grad()
+        weighted_loss(from_tangent0(ours.v), goal, 1.0).backward()
+        optimizer.step()
+        reference.zero_grad()
+        (manifold.dist(theirs, target).square() * weights).sum().backward()
+        reference.step()
+    gap = (to_ambient(from_tangent0(ours.v)) - theirs).abs().max()
+    assert gap < 1e-6, gap
+
+
+@pytest.mark.parametrize(("radius", "expected"), [(8.0, 7.9853), (9.0, 8.9610), (12.0, 11.5170)])
+def test_the_decay_step_in_float32_is_the_true_one(radius, expected):
+    decayed = decayed_radius(torch.tensor(radius), 1e-5)
+    assert decayed.dtype == torch.float32
+    assert abs(decayed.item() - expected) < 5e-5
+
+
+def test_decay_is_the_centroid_with_the_origin():
+    from polarvit.geometry import PolarPoint, centroid
+
+    a = torch.tensor([0.0, 1e-6, 0.3, 2.0, 8.0, 12.0, 30.0, 100.0, 700.0], dtype=torch.float64)
+    for w in (1e-5, 1e-2, 0.5):
+        pair = PolarPoint(torch.stack([a, torch.zeros_like(a)], -1), torch.ones(*a.shape, 2, 1, dtype=a.dtype))
+        expected = centroid(pair, torch.tensor([1 - w, w], dtype=a.dtype).expand(len(a), 2)).radius
+        torch.testing.assert_close(decayed_radius(a, w), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [0.5, 2.3])
+def test_points_reach_their_goal_for_any_curvature(k):
+    torch.manual_seed(1)
+    goal = from_tangent0(torch.randn(3, 4, dtype=torch.float64))
+    points = Points(torch.zeros(3, 4, dtype=torch.float64))
+    optimizer = RiemannianAdamW(param_groups(points, lr=0.05, weight_decay=0.0, k=k))
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = weighted_loss(from_tangent0(points.v), goal, k)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 1e-3
+
+
+def test_a_far_point_decays_inward_in_float32():
+    points = Points(torch.tensor([[12.0, 0.0]]))
+    optimizer = RiemannianAdamW(param_groups(points, lr=1e-3, weight_decay=1e-2))
+    points.v.grad = torch.zeros_like(points.v)
+    optimizer.step()
+    assert abs(points.v[0, 0].item() - 11.5170) < 5e-5
+
+
+def narrow(**overrides):
+    return create_model(
+        "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=16, heads=2, **overrides
+    )
+
+
+def test_every_parameter_is_in_exactly_one_group_and_decays_by_role():
+    model = narrow(learn_k=True)
+    groups = {group["role"]: group for group in param_groups(model, 1e-3, 0.05)}
+    assert sum(len(group["params"]) for group in groups.values()) == len(list(model.parameters()))
+    assert groups["no_decay"]["weight_decay"] == groups["curvature"]["weight_decay"] == 0
+    assert groups["ordinary"]["weight_decay"] == groups["anchored"]["weight_decay"] == 0.05
+    rates = {id(block.attention.position.rate) for block in model.blocks}
+    assert rates <= {id(p) for p in groups["no_decay"]["params"]}
+
+
+def test_anchored_parameters_decay_to_their_anchor_and_others_to_zero():
+    model = narrow()
+    layer = model.blocks[0].mlp.fc1
+    with torch.no_grad():
+        layer.rule.beta.fill_(2.0)
+        layer.weight.fill_(2.0)
+    optimizer = RiemannianAdamW(param_groups(model, lr=1.0, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for _ in range(30):
+        optimizer.step()
+    torch.testing.assert_close(layer.rule.beta.detach(), torch.tensor(1.0), atol=1e-5, rtol=0)
+    assert layer.weight.abs().max() < 1e-5
+
+
+def test_a_learned_curvature_moves_last_and_carries_points_along():
+    model = narrow(learn_k=True, k=1.5)
+    optimizer = RiemannianAdamW(param_groups(model, lr=1e-2, weight_decay=0.05))
+    assert optimizer.param_groups[-1]["role"] == CURVATURE.value
+    before = model.log_k.item()
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(torch.randn(4, 3, 8, 8)), torch.arange(4)).backward()
+        optimizer.step()
+    assert model.log_k.item() != before
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    manifold = next(group for group in optimizer.param_groups if group["role"] == MANIFOLD.value)
+    assert manifold["curvature"] is model.log_k
+
+
+def trained(model, optimizer, steps, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        images = torch.randn(4, 3, 8, 8, generator=generator)
+        torch.nn.functional.cross_entropy(model(images), torch.arange(4)).backward()
+        optimizer.step()
+
+
+def test_state_saves_and_loads_to_the_same_path():
+    torch.manual_seed(2)
+    model = narrow(drop_path=0.0)
+    optimizer = RiemannianAdamW(param_groups(model, lr=1e-2, weight_decay=0.05))
+    trained(model, optimizer, 3, seed=1)
+    twin = copy.deepcopy(model)
+    again = RiemannianAdamW(param_groups(twin, lr=1e-2, weight_decay=0.05))
+    state = copy.deepcopy(optimizer.state_dict())
+    assert not any("anchors" in group or "curvature" in group for group in state["param_groups"])
+    again.load_state_dict(state)
+    trained(model, optimizer, 3, seed=2)
+    trained(twin, again, 3, seed=2)
+    for one, two in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_ordinary_parameters_get_plain_adamw():
+    torch.manual_seed(3)
+    layer = nn.Linear(4, 3)
+    twin = copy.deepcopy(layer)
+    ours = RiemannianAdamW(layer.parameters(), lr=1e-2, weight_decay=0.1)
+    plain = torch.optim.AdamW(twin.parameters(), lr=1e-2, weight_decay=0.1)
+    for _ in range(5):
+        x = torch.randn(8, 4)
+        for model, optimizer in ((layer, ours), (twin, plain)):
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+    assert torch.equal(layer.weight, twin.weight)
+
+
+def test_capturable_takes_a_tensor_learning_rate():
+    model = narrow(drop_path=0.0)
+    twin = copy.deepcopy(model)
+    rate = torch.tensor(1e-2)
+    ours = RiemannianAdamW(param_groups(model, lr=rate, weight_decay=0.05), capturable=False, foreach=False)
+    theirs = RiemannianAdamW(param_groups(twin, lr=1e-2, weight_decay=0.05), foreach=False)
+    trained(model, ours, 2, seed=4)
+    trained(twin, theirs, 2, seed=4)
+    for one, two in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=2e-6)  # lr itself is rounded to float32
+
+
+def test_the_bias_point_of_a_norm_leaves_the_origin():
+    torch.manual_seed(5)
+    model = narrow(drop_path=0.0)
+    optimizer = RiemannianAdamW(param_groups(model, lr=1e-2, weight_decay=0.05))
+    trained(model, optimizer, 1, seed=6)
+    norms = [t.parameter for t in walk(model) if t.role is Role.MANIFOLD]
+    assert all(p.norm() > 1e-3 for p in norms)
+
+
+@pytest.mark.parametrize("bad", [{"lr": -1.0}, {"betas": (1.0, 0.9)}, {"eps": -1.0}, {"weight_decay": -0.1}])
+def test_bad_options_are_refused(bad):
+    with pytest.raises(ValueError, match="RiemannianAdamW"):
+        RiemannianAdamW([nn.Parameter(torch.zeros(2))], **bad)
