@@ -13,6 +13,8 @@ z_ij = t_i.(u_j - uhat_i) - g_i (1+rho_i)/2 * 1/2|u_j - uhat_i|^2, everything is
     d/d u_j     = sh(b) sum_i A1 (t_i + g_i (1+rho_i)/2 (uhat_i - u_j)), made perpendicular to u_j.
 """
 
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
 import triton
 import triton.language as tl
 
@@ -68,7 +70,7 @@ def pair_tile(
     along, half, pull, turn, base, tau, lam, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of pairs: by D^2, A1, by the value's radius, and those by chord and radii of q and k."""
+    """For a tile of pairs: D^2, A1, the gradients by score and by the value's radius, and half those of D^2."""
     chord = chord_tile(query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
     distance2, by_chord, by_a, by_b = squared_distance_gradients(a, key_a, chord)
     z = value_tile(out, grad, value, rows, columns, row_valid, in_range, N, M, along, pull, turn, VALUE_WIDTH, UNROLL)
@@ -79,8 +81,17 @@ def pair_tile(
     under = tl.where(pairs, half[:, None] * tl.exp2(score - beta[None, :] - lam[:, None]), 0.0)
     by_score = up * (half[:, None] + scaled_sinh(value_a)[None, :] * z) - under
     by_value_radius = up * (half[:, None] + scaled_cosh(value_a)[None, :] * z) + under
-    twice = (-2.0 * scale) * by_score
-    return by_score * distance2, up, by_value_radius, twice * by_chord, twice * by_a, twice * by_b
+    return distance2, up, by_score, by_value_radius, by_chord, by_a, by_b
+
+
+@triton.jit
+def balanced(sums, up_sums, score_sum, up_sum):
+    """sum_j s_j x_j for score gradients s, given sum s x, sum A1 x, sum s and sum A1.
+
+    The score gradients of a row add up to zero; what rounding leaves is taken off in proportion to A1, or it would be
+    multiplied by the mean of x, which is larger than the result.
+    """
+    return sums - up_sums * (score_sum / tl.where(up_sum > 0.0, up_sum, 1.0))
 
 
 @triton.jit
@@ -127,8 +138,12 @@ def query_kernel(
         VALUE_WIDTH,
     )
     u = load_directions(query, rows, row_valid, dims, N, WIDTH)
-    radius_total = tl.zeros([BLOCK_N], tl.float32)
-    scale_total = tl.zeros([BLOCK_N], tl.float32)
+    score_sum = tl.zeros([BLOCK_N], tl.float32)
+    up_sum = tl.zeros([BLOCK_N], tl.float32)
+    radius_sum = tl.zeros([BLOCK_N], tl.float32)
+    radius_up = tl.zeros([BLOCK_N], tl.float32)
+    scale_sum = tl.zeros([BLOCK_N], tl.float32)
+    scale_up = tl.zeros([BLOCK_N], tl.float32)
     total = tl.zeros([BLOCK_N, PAD], tl.float32)
     for start in range(0, M, BLOCK_M):
         columns = start + tl.arange(0, BLOCK_M)
@@ -138,18 +153,24 @@ def query_kernel(
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
         key_a = tl.load(key_radius + columns, mask=in_range, other=0.0).to(tl.float32)
         value_a = tl.load(value_radius + columns, mask=in_range, other=0.0).to(tl.float32)
-        to_scale_tile, _, _, by_chord, by_a, _ = pair_tile(
+        distance2, up, by_score, _, by_chord, by_a, _ = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
         v = load_directions(key, columns, in_range, dims, M, WIDTH)
         centre = tl.load(key + start + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
-        total += chord_pull(by_chord, u, v, in_range, centre, PRECISION)
-        radius_total += tl.sum(by_a, 1)
-        scale_total += tl.sum(to_scale_tile, 1)
+        total += chord_pull(by_score * by_chord, u, v, in_range, centre, PRECISION)
+        score_sum += tl.sum(by_score, 1)
+        up_sum += tl.sum(up, 1)
+        radius_sum += tl.sum(by_score * by_a, 1)
+        radius_up += tl.sum(up * by_a, 1)
+        scale_sum += tl.sum(by_score * distance2, 1)
+        scale_up += tl.sum(up * distance2, 1)
+    radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
+    scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
     tl.store(to_query_radius + head * N + rows, radius_total, mask=row_valid)
     inside = row_valid[:, None] & (dims < WIDTH)[None, :]
-    tl.store(to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N, total, mask=inside)
+    tl.store(to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N, -2.0 * scale * total, mask=inside)
     tl.store(to_scale + head * tl.num_programs(1) + block, -tl.sum(scale_total, 0))
 
 
@@ -203,11 +224,12 @@ def key_kernel(
         uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
             out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
         )
-        to_scale_tile, up, by_value_radius, by_chord, by_a, by_b = pair_tile(
+        distance2, up, by_score, by_value_radius, by_chord, by_a, by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
-        key_radius_total += tl.sum(by_b, 0)
+        by_chord = by_score * by_chord
+        key_radius_total += tl.sum(by_score * by_b, 0)
         value_radius_total += tl.sum(by_value_radius, 0)
         u = load_directions(query, rows, row_valid, dims, N, WIDTH)
         key_total += chord_pull(tl.trans(by_chord), v, u, row_valid, key_centre, PRECISION)
@@ -219,17 +241,21 @@ def key_kernel(
         if WHOLE:
             total = chord_pull(by_chord, u, v, in_range, key_centre, PRECISION)
             inside = row_valid[:, None] & (dims < WIDTH)[None, :]
-            tl.store(to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N, total, mask=inside)
-            tl.store(to_query_radius + head * N + rows, tl.sum(by_a, 1), mask=row_valid)
-            scale_total += tl.sum(to_scale_tile, 1)
+            place = to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N
+            tl.store(place, -2.0 * scale * total, mask=inside)
+            score_sum, up_sum = tl.sum(by_score, 1), tl.sum(up, 1)
+            total = balanced(tl.sum(by_score * by_a, 1), tl.sum(up * by_a, 1), score_sum, up_sum)
+            tl.store(to_query_radius + head * N + rows, -2.0 * scale * total, mask=row_valid)
+            total = balanced(tl.sum(by_score * distance2, 1), tl.sum(up * distance2, 1), score_sum, up_sum)
+            scale_total += total
     if WHOLE:
         tl.store(to_scale + head, -tl.sum(scale_total, 0))
     value_total *= scaled_sinh(value_a)[:, None]
     value_total -= tl.sum(value_total * w, 1)[:, None] * w
-    tl.store(to_key_radius + head * M + columns, key_radius_total, mask=in_range)
+    tl.store(to_key_radius + head * M + columns, -2.0 * scale * key_radius_total, mask=in_range)
     tl.store(to_value_radius + head * M + columns, value_radius_total, mask=in_range)
     inside = in_range[:, None] & (dims < WIDTH)[None, :]
-    tl.store(to_key + head * M * WIDTH + columns[:, None] + dims[None, :] * M, key_total, mask=inside)
+    tl.store(to_key + head * M * WIDTH + columns[:, None] + dims[None, :] * M, -2.0 * scale * key_total, mask=inside)
     inside = in_range[:, None] & (value_dims < VALUE_WIDTH)[None, :]
     place = head * M * VALUE_WIDTH + columns[:, None] + value_dims[None, :] * M
     tl.store(to_value + place, value_total, mask=inside)
