@@ -1,4 +1,4 @@
-"""Geometry in 60 to 80 digits, by the textbook formulas in ambient coordinates: the truth that tests compare with.
+"""Geometry in 80 digits, by the textbook formulas in ambient coordinates: the truth that tests compare with.
 
 A stored point means the exact point of its radius and its (renormalised) direction, so rounding of the inputs is
 not held against an operation.
@@ -6,18 +6,40 @@ not held against an operation.
 
 from __future__ import annotations
 
+import math
+
 import mpmath as mp
 import torch
 
-from polarvit.geometry import PolarPoint, PolarTangent
+from polarvit.geometry import PolarPoint
 
 mp.mp.dps = 80
 Vector = list
 
 
-def numbers(x: torch.Tensor) -> list:
+def numbers(x: torch.Tensor | Vector) -> Vector:
     """Exact values of a float tensor."""
-    return [mp.mpf(float(value)) for value in x.reshape(-1).double()]
+    return x if isinstance(x, list) else [mp.mpf(value) for value in x.reshape(-1).double().tolist()]
+
+
+def compress(*vectors: torch.Tensor) -> list[Vector]:
+    """Coordinates of some vectors of R^n in an orthonormal basis of their span, one basis vector after the other.
+
+    The geometry of a few points is that of the few dimensions they span, which makes 80 digits affordable in R^64. The
+    inner products are exact (integers); axis vectors that come first keep their coordinates.
+    """
+    if len(vectors[0]) <= len(vectors):
+        return [numbers(x) for x in vectors]
+    whole = [[int(value * 2.0**200) for value in x.double().tolist()] for x in vectors]
+    basis: list[Vector] = []
+    for x in whole:
+        dots = [mp.ldexp(sum(map(int.__mul__, x, y)), -400) for y in whole[: len(basis) + 1]]
+        row: Vector = []
+        for j, other in enumerate(basis):
+            row.append((dots[j] - mp.fdot(row, other[:j])) / other[j] if other[j] else mp.mpf(0))
+        rest = dots[-1] - mp.fdot(row, row)
+        basis.append([*row, mp.sqrt(rest) if rest > mp.mpf(10) ** -60 else mp.mpf(0)])
+    return [row + [mp.mpf(0)] * (len(basis) - len(row)) for row in basis]
 
 
 class Exact:
@@ -27,14 +49,15 @@ class Exact:
         self.k = mp.mpf(k)
         self.s = mp.sqrt(self.k)
 
-    def direction(self, u: torch.Tensor) -> Vector:
+    def direction(self, u: torch.Tensor | Vector) -> Vector:
         values = numbers(u)
         norm = mp.sqrt(mp.fdot(values, values))
         return [value / norm for value in values]
 
-    def point(self, r: torch.Tensor, u: torch.Tensor) -> Vector:
-        a, unit = mp.mpf(float(r)) / self.s, self.direction(u)
-        return [self.s * mp.cosh(a)] + [self.s * mp.sinh(a) * value for value in unit]
+    def point(self, r: torch.Tensor, u: torch.Tensor | Vector) -> Vector:
+        grown = mp.exp(mp.mpf(float(r)) / self.s)
+        sinh = self.s * (grown - 1 / grown) / 2
+        return [self.s * (grown + 1 / grown) / 2] + [sinh * value for value in self.direction(u)]
 
     def points(self, p: PolarPoint) -> list[Vector]:
         return [self.point(r, u) for r, u in zip(p.radius, p.direction, strict=True)]
@@ -77,9 +100,9 @@ class Exact:
 
     def gyroadd(self, x: Vector, y: Vector) -> Vector:
         """Boost of y that carries the origin to x."""
-        n = len(x) - 1
-        origin = [self.s] + [mp.mpf(0)] * n
-        return self.exp(x, self.transport(origin, x, self.log(origin, y)))
+        dot = mp.fdot(x[1:], y[1:])
+        along = (y[0] + dot / (self.s + x[0])) / self.s
+        return [(x[0] * y[0] + dot) / self.s] + [b + along * a for a, b in zip(x[1:], y[1:], strict=True)]
 
     def horoshift(self, x: Vector, t: list, ideal: int, slides: list[int]) -> Vector:
         out = list(x)
@@ -97,7 +120,16 @@ class Exact:
         out[axis + 1] = mp.sinh(t) * x[0] + mp.cosh(t) * x[axis + 1]
         return out
 
-    def tangent(self, r: torch.Tensor, u: torch.Tensor, radial: torch.Tensor, perpendicular: torch.Tensor) -> Vector:
+    def rotate(self, x: Vector, t, i: int, j: int) -> Vector:
+        out = list(x)
+        out[i + 1] = mp.cos(t) * x[i + 1] - mp.sin(t) * x[j + 1]
+        out[j + 1] = mp.sin(t) * x[i + 1] + mp.cos(t) * x[j + 1]
+        return out
+
+    def busemann(self, x: Vector, axis: int):
+        return self.s * mp.log((x[0] - x[axis + 1]) / self.s)
+
+    def tangent(self, r: torch.Tensor, u: torch.Tensor | Vector, radial: torch.Tensor, perpendicular: Vector) -> Vector:
         """Frame components at the exact point to an ambient tangent vector (made exactly tangent)."""
         a, unit = mp.mpf(float(r)) / self.s, self.direction(u)
         part = numbers(perpendicular)
@@ -108,21 +140,22 @@ class Exact:
             xi * mp.cosh(a) * direction + value for direction, value in zip(unit, part, strict=True)
         ]
 
-    def frame(self, r: torch.Tensor, u: torch.Tensor, xi: Vector) -> tuple:
+    def frame(self, r: torch.Tensor, u: torch.Tensor | Vector, xi: Vector) -> tuple:
         """Components (radial, perpendicular) of an ambient tangent vector in the exact frame at (r, u)."""
         a, unit = mp.mpf(float(r)) / self.s, self.direction(u)
         along = mp.fdot(unit, xi[1:])
         radial = along * mp.cosh(a) - xi[0] * mp.sinh(a)
         return radial, [value - along * direction for value, direction in zip(xi[1:], unit, strict=True)]
 
-    def frame_error(self, got: PolarTangent, want: tuple):
+    @staticmethod
+    def frame_error(radial: torch.Tensor, perpendicular: torch.Tensor | Vector, want: tuple):
         """Length of the difference of two tangent vectors in the same frame."""
-        gaps = [mp.mpf(float(got.radial)) - want[0]]
-        gaps += [a - b for a, b in zip(numbers(got.perpendicular), want[1], strict=True)]
+        gaps = [mp.mpf(float(radial)) - want[0]]
+        gaps += [a - b for a, b in zip(numbers(perpendicular), want[1], strict=True)]
         return mp.sqrt(mp.fdot(gaps, gaps))
 
 
 def resolution(radius: float, k: float, dtype: torch.dtype) -> float:
     """eps (r + sqrt k) + sqrt k sinh(a) eps: how well a point at this radius is known at all."""
     eps, s = torch.finfo(dtype).eps / 2, k**0.5
-    return float(eps * (radius + s) + s * mp.sinh(radius / s) * eps)
+    return eps * (radius + s) + s * math.sinh(radius / s) * eps

@@ -113,9 +113,12 @@ def chord(u: Tensor, v: Tensor) -> Tensor:
 
 
 def across(u: Tensor, v: Tensor) -> Tensor:
-    """The part of v perpendicular to u, v - (v.u)u, without cancellation for near or opposite directions."""
-    near, far = chord(u, v).unsqueeze(-1), chord(u, -v).unsqueeze(-1)
-    return torch.where(near <= far, (v - u) + near * u, (v + u) - far * u)
+    """The part of v perpendicular to u, v - (v.u)u; by the chord where that cancels, near u and near -u."""
+    cosine = (u * v).sum(-1, keepdim=True)
+    side = torch.where(cosine < 0, -torch.ones_like(cosine), torch.ones_like(cosine))
+    gap = v - side * u
+    narrow = gap + 0.5 * side * gap.square().sum(-1, keepdim=True) * u
+    return torch.where(cosine.abs() < 0.5, v - cosine * u, narrow)
 
 
 def squared_differences(x: Tensor, y: Tensor) -> Tensor:

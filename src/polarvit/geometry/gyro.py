@@ -19,29 +19,41 @@ from polarvit.geometry.points import PolarPoint, PolarTangent
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
 
-def frame_components(a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R e^-S, Q e^-S, S) for rescaled radii a, b and `gap` = P.
+def frame_components(a: Tensor, b: Tensor, cosine: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(R e^-S, Q e^-S, S) for rescaled radii a, b, the cosine between the two steps and `gap` = P = 1 + cosine.
 
-    S is the larger radius while the smaller, n, is at most 40: then no exponent is a sum of radii, whose rounding
-    would cost a direction several eps. Beyond, S is the exponent of the larger term of R, a mere scale without
-    gradient. The threshold is 40 because squares of e^n are formed later.
+    R = sinh a cosh b + cosh a sinh b cosine where that does not cancel (cosine >= -1/2), and the form with P where it
+    does. S is the larger radius while the smaller, n, is at most 40: then no exponent is a sum of radii, whose
+    rounding would cost a direction several eps. Beyond, S is the exponent of the larger term of R, a mere scale
+    without gradient. The threshold is 40 because squares of e^n are formed later.
     """
-    outward = a >= b
+    outward, open_angle = a >= b, cosine >= -0.5
     large, small = torch.where(outward, a, b), torch.where(outward, b, a)
     n = small.clamp_max(40.0)
+    wide, tall = torch.sinh(n), torch.cosh(n)
+    cosh_sinh = torch.where(outward, ch(large) * wide, tall * sh(large))
+    sinh_cosh = torch.where(outward, tall * sh(large), ch(large) * wide)
     radial = 0.5 * (torch.exp(-n) - torch.exp(n - 2 * large))
-    product = torch.where(outward, ch(large) * torch.sinh(n), torch.cosh(n) * sh(large))
-    near_r = torch.where(outward, radial, -radial) + product * gap
-    near_q = torch.where(outward, torch.sinh(n) * torch.exp(-large), sh(large))
+    closing = torch.where(outward, radial, -radial) + cosh_sinh * gap
+    near_r = torch.where(open_angle, sinh_cosh + cosh_sinh * cosine, closing)
+    near_q = torch.where(outward, wide * torch.exp(-large), sh(large))
 
     delta = large - small
     s = torch.maximum(delta, a + b + torch.log(0.5 * gap)).detach()
+    growth = exp_capped(a + b - s)
     radial = sh(delta) * torch.exp(delta - s)
-    far_r = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * exp_capped(a + b - s)
+    closing = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * growth
+    far_r = torch.where(open_angle, (sh(a) * ch(b) + ch(a) * sh(b) * cosine) * growth, closing)
     far_q = sh(b) * exp_capped(b - s)
 
     far = small > 40
     return torch.where(far, far_r, near_r), torch.where(far, far_q, near_q), torch.where(far, s, large)
+
+
+def add(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Gyroaddition (a, u) (+) (b, v) of rescaled points."""
+    r, q, s = frame_components(*torch.broadcast_tensors(a, b, (u * v).sum(-1), chord(u, -v)))
+    return scaled_polar(r.unsqueeze(-1) * u + q.unsqueeze(-1) * across(u, v), s)
 
 
 @geometric
@@ -51,10 +63,7 @@ def gyroadd(x: PolarPoint, y: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPo
     x (+) y = exp_x(PT_o->x(log_o y)). An isometry in y with left inverse gyroneg(x); not commutative.
     """
     need_same_space("gyroadd", x, y, ("x", "y"))
-    a, b, gap = torch.broadcast_tensors(rescale(x.radius, k), rescale(y.radius, k), chord(x.direction, -y.direction))
-    r, q, s = frame_components(a, b, gap)
-    space = r.unsqueeze(-1) * x.direction + q.unsqueeze(-1) * across(x.direction, y.direction)
-    radius, direction = scaled_polar(space, s)
+    radius, direction = add(rescale(x.radius, k), x.direction, rescale(y.radius, k), y.direction)
     return PolarPoint(restore(radius, k), direction)
 
 
@@ -88,8 +97,7 @@ def exp_map(p: PolarPoint, xi: PolarTangent, *, k: float | Tensor = 1.0) -> Pola
     length, unit = norm_and_direction(steps)
     radial, perpendicular = unit[..., 0], unit[..., 1:]
     gap = torch.where(radial >= 0, 1 + radial, perpendicular.square().sum(-1) / (1 + radial.abs()))
-    a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), gap)
-    r, q, s = frame_components(a, b, gap)
+    r, q, s = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), radial, gap))
     radius, direction = scaled_polar(r.unsqueeze(-1) * p.direction + q.unsqueeze(-1) * perpendicular, s)
     return PolarPoint(restore(radius, k), direction)
 
@@ -101,9 +109,10 @@ def log_map(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> PolarTa
     sqrt(k) D (-R, Q t)/|(R, Q t)| with P the chord; its length is the distance, and it is smooth at p = q.
     """
     need_same_space("log_map", p, q)
-    a, b, gap = torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), chord(p.direction, q.direction))
-    r, size, s = frame_components(a, b, gap)
-    towards = size.unsqueeze(-1) * across(p.direction, q.direction)
+    u, v = p.direction, q.direction
+    cosine, gap = -(u * v).sum(-1), chord(u, v)
+    r, size, s = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), cosine, gap))
+    towards = size.unsqueeze(-1) * across(u, v)
     length, unit = scaled_polar(torch.cat([-r.unsqueeze(-1), towards], -1), s)
     xi = restore(length, k).unsqueeze(-1) * unit
     return PolarTangent(xi[..., 0], xi[..., 1:])

@@ -27,20 +27,23 @@ def concat(points: Sequence[PolarPoint], *, k: float | Tensor = 1.0) -> PolarPoi
     """
     if isinstance(points, PolarPoint):
         if points.radius.ndim == 0:
-            raise ValueError("concat: a single point has no axis to join; pass a sequence or a point [..., H]")
-        scale, space = _scaled_space(rescale(points.radius, k), points.direction)
-        return _from_scaled(space.flatten(-2), scale, k)
-    if not isinstance(points, list | tuple) or not points:
-        raise ValueError(f"concat: points must be a non-empty sequence of PolarPoints, got {type(points).__name__}")
-    for index, point in enumerate(points):
-        need_point("concat", f"points[{index}]", point)
-        need_broadcast("concat", points[0].shape, point.shape, ("points[0]", f"points[{index}]"))
-    batch = torch.broadcast_shapes(*(point.shape for point in points))
-    a = torch.stack([rescale(point.radius, k).expand(batch) for point in points], -1)
-    scale = a.detach().amax(-1)
-    sizes = sh(a) * torch.exp(a - scale.unsqueeze(-1))
-    parts = [sizes[..., index, None] * point.direction.expand(*batch, point.dim) for index, point in enumerate(points)]
-    return _from_scaled(torch.cat(parts, -1), scale, k)
+            raise ValueError("concat: points must be a sequence or a PolarPoint [..., H], got a single point []")
+        radius, parts = points.radius, points.direction.unbind(-2)
+    else:
+        if not isinstance(points, list | tuple) or not points:
+            raise ValueError(f"concat: points must be a non-empty sequence of PolarPoints, got {points!r}")
+        for index, point in enumerate(points):
+            need_point("concat", f"points[{index}]", point)
+            need_broadcast("concat", points[0].shape, point.shape, ("points[0]", f"points[{index}]"))
+        batch = torch.broadcast_shapes(*(point.shape for point in points))
+        radius = torch.stack([point.radius.expand(batch) for point in points], -1)
+        parts = tuple(point.direction.expand(*batch, point.dim) for point in points)
+    # Radii are subtracted before they are divided by sqrt(k): the ratio of two sizes then keeps every digit.
+    largest = radius.detach().amax(-1)
+    size = sh(rescale(radius, k)) * torch.exp(rescale(radius - largest.unsqueeze(-1), k))
+    space = torch.cat([part * size[..., index, None] for index, part in enumerate(parts)], -1)
+    a, direction = scaled_polar(space, rescale(largest, k))
+    return PolarPoint(restore(a, k), direction)
 
 
 @geometric
@@ -72,15 +75,4 @@ def split_heads(p: PolarPoint, heads: int, *, k: float | Tensor = 1.0) -> PolarP
 
 def _slice(a: Tensor, part: Tensor, k: float | Tensor) -> PolarPoint:
     radius, direction = scaled_polar(sh(a).unsqueeze(-1) * part, a)
-    return PolarPoint(restore(radius, k), direction)
-
-
-def _scaled_space(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """(m, sinh(a_i) e^-m u_i) with m the largest radius along the last batch axis; m carries no gradient."""
-    scale = a.detach().amax(-1)
-    return scale, (sh(a) * torch.exp(a - scale.unsqueeze(-1))).unsqueeze(-1) * u
-
-
-def _from_scaled(space: Tensor, scale: Tensor, k: float | Tensor) -> PolarPoint:
-    radius, direction = scaled_polar(space, scale)
     return PolarPoint(restore(radius, k), direction)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polarvit.geometry.directions import axis_vector, chord, scaled_polar
 from polarvit.geometry.door import as_step, geometric, need_axes, need_broadcast, need_point
-from polarvit.geometry.gyro import gyroadd
+from polarvit.geometry.gyro import add
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import rescale, restore, sh
 
@@ -23,7 +23,7 @@ from polarvit.geometry.scaled import rescale, restore, sh
 def _gap(u: Tensor, axis: int) -> Tensor:
     """1 - u_axis, by the chord where it would cancel."""
     ideal = axis_vector(axis, u)
-    return torch.where(u[..., axis] >= 0, chord(u, ideal), 1 - u[..., axis])
+    return torch.where(u[..., axis] > 0.5, chord(u, ideal), 1 - u[..., axis])
 
 
 @geometric
@@ -76,8 +76,9 @@ def boost(p: PolarPoint, t: Tensor | float, *, axis: int = 0, k: float | Tensor 
     t = as_step("boost", t, p.radius)
     need_broadcast("boost", p.shape, t.shape, ("p", "t"))
     sign = torch.where(t < 0, -torch.ones_like(t), torch.ones_like(t))
-    goal = PolarPoint(restore(t * sign, k), sign.unsqueeze(-1) * axis_vector(axis, p.direction))
-    return gyroadd(goal, p, k=k)
+    goal = sign.unsqueeze(-1) * axis_vector(axis, p.direction)
+    radius, direction = add(t * sign, goal, rescale(p.radius, k), p.direction)
+    return PolarPoint(restore(radius, k), direction)
 
 
 @geometric

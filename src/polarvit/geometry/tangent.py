@@ -68,12 +68,11 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     here, there = across(u, v), -across(v, u)  # sin(angle) times the unit axes of the plane at p and at q
     along = (xi.perpendicular * here).sum(-1)
     lean, tilt, axis = rho / root, along / root, there / root.unsqueeze(-1)
-    radial = (1 - 2 * near / whole) * xi.radial + 2 * lean * tilt
+    radial = (rho.square() * far - near) / whole * xi.radial + 2 * lean * tilt
 
+    # The part of xi along t at p becomes one along t at q, by way of u + v or u - v, whichever is the longer.
     aligned = near <= far
-    one = torch.ones_like(near)
-    wide, narrow = torch.where(aligned, far, one), torch.where(aligned, one, near)
-    straight = -along.unsqueeze(-1) * (u + here / wide.unsqueeze(-1)) - (2 * tilt / wide).unsqueeze(-1) * axis
-    opposed = u - here / narrow.unsqueeze(-1) + (2 * lean.square() / narrow).unsqueeze(-1) * there
-    bend = torch.where(aligned.unsqueeze(-1), straight, along.unsqueeze(-1) * opposed)
-    return PolarTangent(radial, xi.perpendicular - 2 * (lean * xi.radial).unsqueeze(-1) * axis + bend)
+    share = along / torch.where(aligned, -far, near)
+    kept = xi.perpendicular + share.unsqueeze(-1) * torch.where(aligned.unsqueeze(-1), u + v, u - v)
+    swing = share * torch.where(aligned, 1 / root, lean.square() * root)
+    return PolarTangent(radial, kept + (2 * (swing - lean * xi.radial)).unsqueeze(-1) * axis)
