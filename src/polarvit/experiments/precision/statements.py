@@ -155,7 +155,7 @@ def worked_example(count: int, seed: int) -> list[Statement]:
             Statement(
                 f"worked example, two points 1 apart, a = {radius:g}",
                 words,
-                f"on the axes: inner product {number(inner)}, distance {number(d)}; random directions: inner product "
+                f"on the axes: inner product {number(inner)}, distance {d:.2f}; random directions: inner product "
                 f"median {number(middle)}, {number(low)} to {number(high)}, {lost:.0%} NaN; polar distance {polar:.4f}",
                 verdict(agrees(inner, d), agrees(middle, math.nan if lost > 0.5 else math.inf)),
                 {
