@@ -30,7 +30,7 @@ class Method:
 
 
 def own_methods() -> list[Method]:
-    """Ours, and the ambient arithmetic of published models."""
+    """Ours, the ambient arithmetic of published models, and the latter in float64 on coordinates stored in float32."""
     return [
         Method("polarvit", "polar", lambda p, q: distance(stored(p), stored(q)), lambda p: centroid(stored(p))),
         Method(
@@ -38,6 +38,12 @@ def own_methods() -> list[Method]:
             "geometry.ambient",
             lambda p, q: ambient.distance(stored_ambient(p), stored_ambient(q)),
             lambda p: from_ambient(ambient.centroid(stored_ambient(p)).double()),
+        ),
+        Method(
+            "ambient, float64",
+            "stored in float32",
+            lambda p, q: ambient.distance(stored_ambient(p).double(), stored_ambient(q).double()),
+            lambda p: from_ambient(ambient.centroid(stored_ambient(p).double())),
         ),
     ]
 
