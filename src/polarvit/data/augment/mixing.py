@@ -8,6 +8,7 @@ share is even has all partners at home.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -48,6 +49,9 @@ class Mixer:
 
     def sample(self, seed: int, step: int) -> Mix:
         """The mix of a step."""
+        return _sample(self, seed, step)
+
+    def _sample(self, seed: int, step: int) -> Mix:
         if self.probability == 0 or (self.mixup_alpha == 0 and self.cutmix_alpha == 0):
             return Mix()
         u = batch_draws(seed, step).uniform(Stream.MIX, 256)[0]
@@ -70,8 +74,16 @@ class Mixer:
         return Mix(box=box, share=1 - box[2] * box[3] / (self.height * self.width))
 
 
+@lru_cache(maxsize=256)
+def _sample(mixer: Mixer, seed: int, step: int) -> Mix:
+    """A step is asked for more than once: for its samples, then for its mix."""
+    return mixer._sample(seed, step)
+
+
 def beta(alpha: float, uniform: Tensor) -> float:
     """One draw of Beta(alpha, alpha) from uniform numbers float64 [m]; in logarithms, so any alpha will do."""
+    if alpha == 1:
+        return float(uniform[0])
     half = uniform.shape[0] // 2
     first, second = _log_gamma_draw(alpha, uniform[:half]), _log_gamma_draw(alpha, uniform[half:])
     return 1.0 / (1.0 + math.exp(min(second - first, 700.0)))

@@ -26,6 +26,7 @@ Batch = tuple[Tensor, Tensor]
 
 #: Pixels that are prepared at once: enough to be worth starting the kernels.
 _PIXELS_AHEAD = {"cpu": 2**20, "cuda": 2**21}
+_STEPS_AHEAD = 16
 
 
 class Augmenter:
@@ -72,8 +73,8 @@ class Augmenter:
             self._check(dataset, plan)
             self._ready, self._ready_for = {}, (id(dataset), request, device)
         if step not in self._ready:
-            local = plan.batch_size // world
-            ahead = max(1, _PIXELS_AHEAD.get(device.type, 0) // (local * self.image_size**2))
+            pixels = plan.batch_size // world * self.image_size**2
+            ahead = min(max(1, _PIXELS_AHEAD.get(device.type, 0) // pixels), _STEPS_AHEAD)
             batches = self._prepare(dataset, request, range(step, step + ahead), device)
             self._ready = dict(zip(range(step, step + ahead), batches, strict=True))
         return self._ready.pop(step)

@@ -93,7 +93,8 @@ def _extrema(images: Tensor) -> tuple[Tensor, Tensor]:
 def autocontrast(images: Tensor) -> Tensor:
     """Stretch each channel so that its darkest value becomes 0 and its brightest 255."""
     low, high = (end.to(torch.float64)[..., None] for end in _extrema(images))
-    scale = 255.0 / (high - low).clamp(min=1.0)
+    # A number divided by a tensor would be its reciprocal times the number: two roundings.
+    scale = torch.full_like(low, 255.0) / (high - low).clamp(min=1.0)
     values = torch.arange(256, device=images.device, dtype=torch.float64)
     stretched = (values * scale + -low * scale).clamp_(0, 255)
     table = torch.where(high > low, stretched, values).to(torch.uint8)
