@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from polarvit.experiments import Settings
-from polarvit.experiments.pictures import NoPictures, figure
+from polarvit.experiments import Settings, precision
 from polarvit.experiments.precision import peer_row, peer_table, run
 from polarvit.experiments.precision.peers import methods
 from polarvit.experiments.precision.samples import Spread, clusters, resolution_limit, unit_pairs
@@ -88,12 +87,16 @@ def test_a_missing_peer_is_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert "polarvit[peers]" in capture.get()
 
 
-def test_without_matplotlib_a_picture_is_refused_with_the_extra_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_without_matplotlib_the_numbers_are_written_and_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NoPictures, match="plots"), figure(tmp_path / "x.png", 1, 1):
-        pass
+    monkeypatch.setattr(precision, "measure", lambda settings: {"sweep": {}, "failures": []})
+    monkeypatch.setattr(precision, "tables", lambda result: [])
+    monkeypatch.setattr(precision, "summary", lambda result: [])
+    assert run(Settings(out=tmp_path)) == []
+    assert "polarvit[plots]" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["precision.json"]
 
 
 def test_clusters_have_the_spread_they_claim() -> None:

@@ -44,7 +44,7 @@ def run(settings: Settings) -> list[str]:
         draw(settings.out / "precision.png", result["sweep"])
         out.print(f"wrote {settings.out / 'precision.png'}", soft_wrap=True)
     except NoPictures as reason:
-        out.print(f"[yellow]{reason}[/yellow]")
+        out.print(str(reason), style="yellow", markup=False)
     return result["failures"]
 
 
