@@ -1,0 +1,8 @@
+"""Training: recipes, the loop, checkpoints, evaluation, logs, several processes."""
+
+from polarvit.training.evaluate import Scores, evaluate
+from polarvit.training.loop import Interrupted, Trainer, train
+from polarvit.training.recipe import Recipe, load
+from polarvit.training.settings import SettingsError
+
+__all__ = ["Interrupted", "Recipe", "Scores", "SettingsError", "Trainer", "evaluate", "load", "train"]

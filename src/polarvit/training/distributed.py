@@ -1,0 +1,64 @@
+"""Processes: `torchrun` starts them, this tells each one which it is. One process is the ordinary case."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this process stands."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Rank 0 writes files and talks."""
+        return self.rank == 0
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Sum over all processes (in place)."""
+        if self.world > 1:
+            dist.all_reduce(x)
+        return x
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process says so."""
+        if self.world == 1:
+            return flag
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)).item() > 0)
+
+
+@contextmanager
+def place(device: str | None = None) -> Iterator[Place]:
+    """The place of this process; joins the group that `torchrun` describes in the environment and leaves it after."""
+    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    wanted = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if wanted.type == "cuda":
+        if not torch.cuda.is_available():
+            raise RuntimeError("--device cuda: this machine has no CUDA device; use --device cpu")
+        if wanted.index is None:
+            wanted = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(wanted)
+    if world == 1:
+        yield Place(0, 1, wanted)
+        return
+    dist.init_process_group("nccl" if wanted.type == "cuda" else "gloo")
+    try:
+        yield Place(rank, world, wanted)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,131 @@
+"""What a run tells: JSON lines for machines, a progress bar for people, TensorBoard and wandb on request."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class RunLog:
+    """The log of one run: `log.jsonl` in its folder, and whatever else was asked for.
+
+    Resuming cuts the file back to the step that is resumed from, so that every step stands in it once.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        start: int,
+        steps: int,
+        tensorboard: bool,
+        wandb: str | None,
+        config: dict[str, Any],
+        quiet: bool,
+    ) -> None:
+        self.path = folder / "log.jsonl"
+        self._cut(start)
+        self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        self._writers = [_tensorboard(folder)] if tensorboard else []
+        self._wandb = _wandb(wandb, folder, config) if wandb else None
+        self._shown: dict[str, str] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=quiet,
+        )
+        self._task = self._bar.add_task(folder.name, total=steps, completed=start, facts="")
+        self._bar.start()
+
+    def _cut(self, start: int) -> None:
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= start:
+                    kept.append(line)
+            except (ValueError, KeyError):
+                continue  # a line that a kill cut short
+        self.path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def write(self, step: int, **values: float | int | None) -> None:
+        """One line of numbers at a step."""
+        numbers = {key: value for key, value in values.items() if value is not None}
+        self._file.write(json.dumps({"step": step, **numbers}) + "\n")
+        for writer in self._writers:
+            for key, value in numbers.items():
+                writer.add_scalar(key, value, step)
+        if self._wandb is not None:
+            self._wandb.log(numbers, step=step)
+        self._shown.update({key: _short(key, value) for key, value in numbers.items() if key in _SHOWN})
+        self._bar.update(self._task, facts="  ".join(self._shown[key] for key in _SHOWN if key in self._shown))
+
+    def at(self, step: int) -> None:
+        """Move the progress bar."""
+        self._bar.update(self._task, completed=step)
+
+    def say(self, text: str) -> None:
+        """A line for people, above the bar."""
+        if not self._bar.disable:
+            self._bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._bar.stop()
+        self._file.close()
+        for writer in self._writers:
+            writer.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+_SHOWN = {
+    "loss": "loss {:.3f}",
+    "top1": "top-1 {:.2f} %",
+    "images_per_second": "{:.0f} images/s",
+    "radius": "radius {:.2f}",
+}
+
+
+def _short(key: str, value: float) -> str:
+    return _SHOWN[key].format(value)
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise RuntimeError("watch.tensorboard needs the extra: pip install 'polarvit[tensorboard]'") from error
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+def _wandb(project: str, folder: Path, config: dict[str, Any]) -> Any:
+    try:
+        import wandb
+    except ImportError as error:
+        raise RuntimeError("watch.wandb needs the extra: pip install 'polarvit[wandb]'") from error
+    return wandb.init(project=project, name=folder.name, dir=str(folder), config=config, resume="allow")
+
+
+class Speed:
+    """Images per second since the last reading."""
+
+    def __init__(self) -> None:
+        self.since, self.images = time.perf_counter(), 0
+
+    def read(self) -> float:
+        now = time.perf_counter()
+        rate = self.images / max(now - self.since, 1e-9)
+        self.since, self.images = now, 0
+        return rate

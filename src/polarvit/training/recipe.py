@@ -1,0 +1,194 @@
+"""A recipe: everything that decides a training run, in one YAML file.
+
+    polarvit recipes list              the recipes that ship with the package
+    polarvit recipes show digits       one of them
+    polarvit train digits --set optim.lr=1e-3
+
+Lengths are counted in optimizer steps, never in epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from polarvit.data.augment.config import Augmentation
+from polarvit.training.settings import SettingsError, build, nearest, plain
+
+Precision = Literal["fp64", "fp32", "tf32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which network: a registered name, fields of its config to change, and weights to start from."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """Config fields of the model, e.g. {num_classes: 100, img_size: 32}."""
+    pretrained: str | None = None
+    """A weight tag, folder or hub id to start from; the classifier is replaced if the classes differ."""
+    calibrate: bool = True
+    """Set layer scales and head gains on the first batch (polar models only; not when starting from weights)."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images."""
+
+    path: str
+    """A folder made by `polarvit data prepare`, a folder of class folders (streamed), or `digits` (built in)."""
+    train: str = "train"
+    """Split to train on."""
+    validation: str | None = "test"
+    """Split to evaluate on; null: none."""
+    workers: int = 4
+    """Processes that decode images when they are streamed from files."""
+    resident: bool = True
+    """Keep packed images in the memory of the device."""
+    resize: int | None = None
+    """Evaluation resizes the shorter side to this before the central crop."""
+
+
+@dataclass(frozen=True)
+class Optim:
+    """Riemannian AdamW and its schedule."""
+
+    lr: float = 1e-3
+    """Peak learning rate."""
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    warmup: int = 0
+    """Steps of linear warm-up."""
+    warmup_lr: float = 1e-6
+    """Learning rate at step 0 of the warm-up."""
+    final_lr: float = 1e-6
+    """Learning rate at the last step."""
+    clip: float | None = None
+    """Largest norm of the gradient; null: no clipping."""
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0 or self.weight_decay < 0 or self.warmup < 0:
+            raise ValueError("lr must be positive, weight_decay and warmup non-negative")
+
+
+@dataclass(frozen=True)
+class Train:
+    """The loop."""
+
+    steps: int = 1000
+    """Optimizer steps."""
+    batch_size: int = 128
+    """Images in one optimizer step, of all processes together."""
+    accumulate: int = 1
+    """Parts into which each process cuts its share of a batch to save memory; the gradient is the same."""
+    precision: Precision = "tf32"
+    """Matrix products: fp64, fp32 (strict), tf32, or bf16 autocast. Geometry is float32 in all but fp64."""
+    seed: int = 0
+    compile: bool = False
+    """Compile the blocks of the model."""
+    cuda_graph: bool = False
+    """Capture the whole step in a CUDA graph (one GPU, fixed shapes)."""
+    ema: float | None = None
+    """Decay of an exponential moving average of the weights, evaluated and saved beside them; null: none."""
+    grad_checkpointing: bool = False
+    """Recompute blocks in backward to save memory."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch_size < 1 or self.accumulate < 1:
+            raise ValueError("steps, batch_size and accumulate must be positive")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema must be between 0 and 1, got {self.ema}")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is written on the way, and when."""
+
+    log_every: int = 50
+    """Steps between lines of the log."""
+    eval_every: int = 1000
+    """Steps between evaluations; the last step is always evaluated."""
+    eval_batch: int = 512
+    checkpoint_every: int = 1000
+    """Steps between checkpoints; the last step is always saved."""
+    keep: int = 2
+    """Checkpoints kept beside the best one."""
+    shard_mb: int = 500
+    """Largest file of a checkpoint."""
+    tensorboard: bool = False
+    wandb: str | None = None
+    """Project name for Weights & Biases (extra `wandb`)."""
+
+    def __post_init__(self) -> None:
+        for name in ("log_every", "eval_every", "eval_batch", "checkpoint_every", "keep", "shard_mb"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run."""
+
+    title: str
+    model: Model
+    data: Data
+    augment: Augmentation = field(default_factory=Augmentation)
+    optim: Optim = field(default_factory=Optim)
+    train: Train = field(default_factory=Train)
+    watch: Watch = field(default_factory=Watch)
+
+
+def shipped() -> dict[str, Path]:
+    """Recipes that come with the package, by name."""
+    folder = Path(str(resources.files("polarvit"))) / "recipes"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def read(source: str | Path) -> dict[str, Any]:
+    """The data of a recipe by shipped name or file path."""
+    known = shipped()
+    path = known.get(str(source), Path(source))
+    if not path.is_file():
+        raise SettingsError(f"no recipe '{source}': not a file, and {nearest(str(source), list(known))}")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path.name}: not valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path.name}: expected a mapping of settings")
+    return values
+
+
+def load(source: str | Path, overrides: list[str] | None = None) -> Recipe:
+    """A recipe by shipped name or path, with `key.path=value` overrides."""
+    values = read(source)
+    for override in overrides or []:
+        apply(values, override)
+    return build(Recipe, values)
+
+
+def apply(values: dict[str, Any], override: str) -> None:
+    """Set one `key.path=value` in recipe data; the value is read as YAML."""
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise SettingsError(f"--set takes key.path=value, got '{override}'")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"--set {path}: '{text}' is not a YAML value") from error
+    *parents, last = path.strip().split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise SettingsError(f"--set {path}: '{parent}' is not a group of settings")
+    values[last] = value
+
+
+def dump(recipe: Recipe) -> str:
+    """A recipe as YAML, every setting written out."""
+    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,86 @@
+"""Opening the data a recipe names, with the augmenter that makes batches of it."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.dataset import ImageDataset
+from polarvit.data.errors import DataError
+from polarvit.data.packed import PackedDataset, prepare
+from polarvit.data.sources import DigitsSource, FolderSource
+from polarvit.data.streaming import StreamingDataset
+from polarvit.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Training and validation data of a run."""
+
+    train: ImageDataset
+    validation: ImageDataset | None
+    augmenter: Augmenter
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.train.classes
+
+
+def open_sets(recipe: Recipe, device: torch.device) -> Sets:
+    """The data sets of a recipe: packed folders stay in memory, class folders are streamed, `digits` is built in."""
+    size = image_size(recipe)
+    train = open_split(recipe, recipe.data.train, device, training=True)
+    held = recipe.data.validation
+    validation = open_split(recipe, held, device, training=False) if held else None
+    if validation is not None and validation.classes != train.classes:
+        raise DataError(f"{validation.name}: its classes differ from those of {train.name}")
+    wanted = recipe.model.options.get("num_classes", len(train.classes))
+    if wanted != len(train.classes):
+        raise DataError(
+            f"{train.name} has {len(train.classes)} classes, model.options.num_classes is {wanted}; remove the option"
+        )
+    return Sets(train, validation, Augmenter(recipe.augment, len(train.classes), size, resize=recipe.data.resize))
+
+
+def image_size(recipe: Recipe) -> int:
+    """Side of the square images the recipe's model takes."""
+    from polarvit.models.registry import entry
+
+    size = recipe.model.options.get("img_size", entry(recipe.model.name.partition(".")[0]).config.img_size)
+    if not isinstance(size, int):
+        raise DataError(f"model.options.img_size: training takes square images, got {size}")
+    return size
+
+
+def open_split(recipe: Recipe, split: str, device: torch.device, *, training: bool) -> ImageDataset:
+    """One split of the recipe's data."""
+    if recipe.data.path == "digits":
+        return _digits(split).to(device)
+    path = Path(recipe.data.path)
+    if (path / "meta.json").exists():
+        packed = PackedDataset.open(path, split)
+        return packed.to(device) if recipe.data.resident else packed
+    if not path.is_dir():
+        raise DataError(f"{path}: no such folder; prepare it with `polarvit data prepare` or set data.path")
+    return StreamingDataset(
+        FolderSource(path),
+        split,
+        image_size(recipe),
+        augmentation=recipe.augment if training else None,
+        resize=recipe.data.resize,
+        workers=recipe.data.workers,
+    )
+
+
+def _digits(split: str) -> PackedDataset:
+    """The digits that ship with scikit-learn; small enough to pack anew each time."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(DigitsSource(), Path(folder) / "digits")
+        packed = PackedDataset.open(Path(folder) / "digits", split)
+        packed.images = packed.images.copy()
+        packed.name = f"digits ({split})"
+        return packed
