@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
 from polarvit.models.config import VisionConfig
+from polarvit.models.weights import Pretrained
 from polarvit.parameters import ORDINARY, walk
 
+if TYPE_CHECKING:
+    from polarvit.models.trace import Trace
 
-class VisionModel(nn.Module):
+
+class VisionModel(nn.Module, Pretrained):
     """A network from images [B, C, H, W] to logits [B, classes], made from a typed config."""
 
     config_class: ClassVar[type[VisionConfig]] = VisionConfig
+    first_layer: ClassVar[str] = "embed"
+    """Name of the module that sees the patches (timm's `first_conv`)."""
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
@@ -27,7 +34,8 @@ class VisionModel(nn.Module):
             )
         self.config = config
         self.grad_checkpointing = False
-        self.default_cfg: dict[str, Any] = default_cfg(config)
+        self.run_block: Callable[..., Any] = call_block
+        self.default_cfg: dict[str, Any] = default_cfg(config, type(self).__name__, self.first_layer)
 
     @property
     def num_classes(self) -> int:
@@ -37,6 +45,11 @@ class VisionModel(nn.Module):
     def num_features(self) -> int:
         """Width of the pooled features."""
         return self.config.dim
+
+    @property
+    def architecture(self) -> str:
+        """The registered name it was created by, or the name of its class."""
+        return self.default_cfg["architecture"]  # type: ignore[no-any-return]
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
@@ -60,25 +73,44 @@ class VisionModel(nn.Module):
         return self.forward_head(self.forward_features(images))
 
     def forward_intermediates(
-        self, images: Tensor, indices: int | Sequence[int] | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Final features and the tokens after chosen blocks (all, the last n, or these indices)."""
+        self,
+        images: Tensor,
+        indices: int | Sequence[int] | None = None,
+        norm: bool = False,
+        intermediates_only: bool = False,
+    ) -> Any:
+        """Final features and the tokens after chosen blocks (all, the last n, or these indices).
+
+        `norm` applies the final norm to the tokens too; `intermediates_only` leaves the final features out.
+        """
         stream = list(self.tokens(images))[1:]
         depth = len(stream)
         if indices is None:
             chosen = list(range(depth))
         elif isinstance(indices, int):
+            if not 1 <= indices <= depth:
+                raise ValueError(f"forward_intermediates: the last {indices} blocks asked for, the model has {depth}")
             chosen = list(range(depth - indices, depth))
         else:
             chosen = [index % depth if -depth <= index < depth else index for index in indices]
         for index in chosen:
             if not 0 <= index < depth:
                 raise ValueError(f"forward_intermediates: block {index} does not exist, the model has {depth}")
-        last = stream[-1]
+        tokens = [self._normed(stream[index]) if norm else stream[index] for index in chosen]
+        return tokens if intermediates_only else (self._normed(stream[-1]), tokens)
+
+    def _normed(self, x: Any) -> Any:
+        """The final norm, if the model has one."""
         norm = getattr(self, "norm", None)
-        if norm is not None:
-            last = norm(last, k=self.k) if isinstance(last, PolarPoint) else norm(last)  # type: ignore[operator]
-        return last, [stream[index] for index in chosen]
+        if norm is None:
+            return x
+        return norm(x, k=self.k) if isinstance(x, PolarPoint) else norm(x)  # type: ignore[operator]
+
+    def trace(self, images: Tensor) -> Trace:
+        """Radii, attention maps and token positions of every block as plain tensors (`polarvit.models.trace`)."""
+        from polarvit.models.trace import trace
+
+        return trace(self, images)
 
     def get_classifier(self) -> nn.Module:
         return self.head  # type: ignore[return-value]
@@ -86,7 +118,7 @@ class VisionModel(nn.Module):
     def reset_classifier(self, num_classes: int) -> None:
         """A fresh head for another number of classes; 0 removes it."""
         self.config = dataclasses.replace(self.config, num_classes=num_classes)
-        self.default_cfg = default_cfg(self.config)
+        self.default_cfg["num_classes"] = num_classes
         reference = next(self.parameters())
         self.head = self._make_head(num_classes).to(device=reference.device, dtype=reference.dtype)
 
@@ -94,10 +126,17 @@ class VisionModel(nn.Module):
         """Recompute blocks in backward (non-reentrant) instead of keeping their activations."""
         self.grad_checkpointing = enable
 
+    def compile_blocks(self, **options: Any) -> None:
+        """Compile one block and use the result for all of them, which start up as fast as one."""
+        self.run_block = torch.compile(call_block, fullgraph=True, dynamic=False, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "run_block": call_block}  # compiled code stays behind
+
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layer groups for timm's layer-wise learning-rate decay."""
         return {
-            "stem": r"^(embed|log_k)",
+            "stem": r"^(embed|token|table|log_k)",
             "blocks": r"^blocks\.(\d+)" if coarse else [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
         }
 
@@ -115,18 +154,22 @@ class VisionModel(nn.Module):
         return cls(cls.config_class.from_dict(values))
 
 
-def default_cfg(config: VisionConfig) -> dict[str, Any]:
+def call_block(block: nn.Module, *inputs: Any) -> Any:
+    """What `compile_blocks` compiles: the block is an argument, so one compilation serves all."""
+    return block(*inputs)
+
+
+def default_cfg(config: VisionConfig, architecture: str, first_layer: str) -> dict[str, Any]:
     """What timm calls a model's default configuration: input size, normalisation, where the ends are."""
     return {
+        "architecture": architecture,
         "input_size": (config.in_chans, *config.image),
         "num_classes": config.num_classes,
         "mean": (0.5,) * config.in_chans,
         "std": (0.5,) * config.in_chans,
         "interpolation": "bicubic",
         "crop_pct": 0.875,
-        "first_conv": "embed.proj",
+        "first_conv": first_layer,
         "classifier": "head",
         "license": "apache-2.0",
     }
-
-

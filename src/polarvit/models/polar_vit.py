@@ -31,6 +31,7 @@ from polarvit.nn import (
     residual,
 )
 from polarvit.nn.embed import resize_table
+from polarvit.nn.precision import full, product
 from polarvit.parameters import CURVATURE, Role
 
 
@@ -59,6 +60,7 @@ class PolarViT(VisionModel):
     """Vision transformer in polar coordinates (`PolarViTConfig`), with timm's surface."""
 
     config_class = PolarViTConfig
+    first_layer = "embed.proj"
     roles: ClassVar[dict[str, Role]] = {"log_k": CURVATURE}
 
     def __init__(self, config: PolarViTConfig) -> None:
@@ -99,9 +101,9 @@ class PolarViT(VisionModel):
         yield x
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
-                x = checkpoint(block, x, self.positions, self.extent, k, use_reentrant=False)
+                x = checkpoint(self.run_block, block, x, self.positions, self.extent, k, use_reentrant=False)
             else:
-                x = block(x, self.positions, self.extent, k)
+                x = self.run_block(block, x, self.positions, self.extent, k)
             yield x
 
     def forward_features(self, images: Tensor) -> PolarPoint:
@@ -109,7 +111,7 @@ class PolarViT(VisionModel):
         x = None
         for x in self.tokens(images):  # noqa: B007 - the last one
             pass
-        return x if self.norm is None else self.norm(x, k=self.k)
+        return self._normed(x)  # type: ignore[no-any-return]
 
     def forward_head(self, x: PolarPoint, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes]; with `pre_logits` the pooled point in the tangent space at the origin [B, dim]."""
@@ -118,7 +120,7 @@ class PolarViT(VisionModel):
             return to_tangent0(pooled)
         if isinstance(self.head, PolarMLR):
             return self.head(pooled, k=self.k)  # type: ignore[no-any-return]
-        return self.head(to_tangent0(pooled))  # type: ignore[no-any-return]
+        return product(to_tangent0(pooled), self.head.weight) + full(self.head.bias)  # type: ignore[arg-type]
 
     def no_weight_decay(self) -> set[str]:
         """Names for timm's optimizers; ours reads roles (`polarvit.parameters`)."""

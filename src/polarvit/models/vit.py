@@ -111,9 +111,9 @@ class ViT(VisionModel):
         yield x
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
-                x = checkpoint(block, x, use_reentrant=False)
+                x = checkpoint(self.run_block, block, x, use_reentrant=False)
             else:
-                x = block(x)
+                x = self.run_block(block, x)
             yield x
 
     def forward_features(self, images: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class ViT(VisionModel):
         x = None
         for x in self.tokens(images):  # noqa: B007 - the last one
             pass
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self._normed(x)  # type: ignore[no-any-return]
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes], or the pooled features [B, dim]."""
