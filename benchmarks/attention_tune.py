@@ -22,14 +22,12 @@ EPS = 2.0**-24
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def candidates(direction: str, width: int) -> list[operator.Launch]:
+def candidates(direction: str) -> list[operator.Launch]:
     sharp = operator.sharp_products()
     if direction == "forward":
         blocks = [(64, 32, 4), (64, 64, 4), (64, 16, 4), (32, 32, 2), (32, 32, 4), (128, 32, 8)]
-    elif width <= 32:
-        blocks = [(64, 64, 4), (32, 64, 4), (16, 64, 4), (64, 32, 4), (32, 32, 4), (32, 32, 2)]
     else:
-        blocks = [(64, 32, 4), (64, 16, 4), (32, 32, 4), (32, 64, 4), (32, 32, 2), (64, 64, 8)]
+        blocks = [(64, 32, 4), (64, 16, 4), (64, 64, 4), (32, 32, 4), (32, 32, 2), (32, 64, 4)]
     plain = [operator.Launch(*block, unroll=4, precision=sharp) for block in blocks]
     varied = [operator.Launch(*blocks[0], unroll=u, precision=p) for u, p in ((1, sharp), (8, sharp), (4, "tf32x3"))]
     return plain + varied
@@ -97,7 +95,7 @@ def tune() -> list[dict[str, Any]]:
     tasks = [
         (direction, shape, launch)
         for shape, direction in itertools.product(SHAPES, ("forward", "backward"))
-        for launch in candidates(direction, shape[-1])
+        for launch in candidates(direction)
     ]
     with ProcessPoolExecutor(12, mp_context=get_context("spawn")) as pool:
         troubles = list(pool.map(warm, tasks))

@@ -55,8 +55,8 @@ def forward_launch(width: int, n: int, m: int) -> Launch:
 
 
 def backward_launch(width: int, n: int, m: int) -> Launch:
-    """Up to 64 keys of small heads are kept whole, so that one kernel writes all gradients."""
-    return Launch(block(n, 64), block(m, 64 if width <= 32 else 32), precision=sharp_products())
+    """Up to 64 queries are held by one program, which then writes all gradients of its head."""
+    return Launch(block(n, 64), block(m, 32), precision=sharp_products())
 
 
 def padded(width: int) -> int:
@@ -145,11 +145,11 @@ def attention_backward(
     b, h, width, n = query.shape
     value_width, m = value.shape[-2:]
     launch = backward_launch(max(width, value_width), n, m)
-    whole = m <= launch.columns
+    whole = n <= launch.rows
     points = (query_radius, query, key_radius, key, value_radius, value)
     gradients = [new_output(tuple(x.shape), x) for x in points]
-    to_scale = new_output((b, h, 1 if whole else triton.cdiv(n, launch.rows)), scale)
-    read = (
+    to_scale = new_output((b, h, triton.cdiv(n, launch.rows)), scale)
+    tensors = (
         *points,
         scale if mask is None else mask.view(torch.uint8),
         scale,
@@ -157,8 +157,7 @@ def attention_backward(
         stats,
         grad_radius.contiguous(),
         grad.contiguous(),
-        gradients[0],
-        gradients[1],
+        *gradients,
         to_scale,
     )
     shapes = (h, n, m)
@@ -175,9 +174,9 @@ def attention_backward(
         "num_warps": launch.warps,
         "num_stages": 1,
     }
-    key_kernel[(b * h, triton.cdiv(m, launch.columns))](*read, *gradients[2:], *shapes, WHOLE=whole, **options)
+    query_kernel[(b * h, triton.cdiv(n, launch.rows))](*tensors, *shapes, WHOLE=whole, **options)
     if not whole:
-        query_kernel[(b * h, triton.cdiv(n, launch.rows))](*read, *shapes, **options)
+        key_kernel[(b * h, triton.cdiv(m, launch.columns))](*tensors, *shapes, **options)
     return (*gradients, to_scale)  # type: ignore[return-value]
 
 
@@ -198,8 +197,7 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     b, h, width, n = query.shape
     value_width, m = value.shape[-2:]
-    launch = backward_launch(max(width, value_width), n, m)
-    blocks = 1 if m <= launch.columns else -(-n // launch.rows)
+    blocks = -(-n // backward_launch(max(width, value_width), n, m).rows)
     points = (query_radius, query, key_radius, key, value_radius, value)
     return (*(new_output(tuple(x.shape), x) for x in points), new_output((b, h, blocks), scale))  # type: ignore[return-value]
 

@@ -102,40 +102,73 @@ def chord_pull(g, x, y, y_valid, centre, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def key_side(
+    key, value, first, columns, in_range, row_valid, u, uhat, t, along, pull, turn,
+    up, by_score, by_value_radius, by_chord, by_b, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """What a block of rows adds to the gradients of key radii, keys, value radii and (before sh(b)) values."""
+    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
+    v = load_directions(key, columns, in_range, dims, M, WIDTH)
+    w = load_directions(value, columns, in_range, value_dims, M, VALUE_WIDTH)
+    centre = tl.load(key + first + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
+    to_key = chord_pull(tl.trans(by_score * by_chord), v, u, row_valid, centre, PRECISION)
+    centre = tl.load(value + first + value_dims * M, mask=value_dims < VALUE_WIDTH, other=0.0).to(tl.float32)
+    outward = pull[:, None] * (uhat - centre[None, :]) + turn[:, None] * (t - along[:, None] * uhat)
+    outward = tl.where(row_valid[:, None], outward, 0.0)
+    to_value = tl.dot(tl.trans(up), outward, input_precision=PRECISION)
+    to_value -= tl.sum(up * pull[:, None], 0)[:, None] * (w - centre[None, :])
+    return tl.sum(by_score * by_b, 0), to_key, tl.sum(by_value_radius, 0), to_value
+
+
+@triton.jit
+def store_keys(
+    to_key_radius, to_key, to_value_radius, to_value, key_radius_total, key_total, value_radius_total, value_total,
+    value, value_a, columns, in_range, scale, head, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
+):  # fmt: skip
+    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
+    w = load_directions(value, columns, in_range, value_dims, M, VALUE_WIDTH)
+    value_total *= scaled_sinh(value_a)[:, None]
+    value_total -= tl.sum(value_total * w, 1)[:, None] * w
+    tl.store(to_key_radius + head * M + columns, -2.0 * scale * key_radius_total, mask=in_range)
+    tl.store(to_value_radius + head * M + columns, value_radius_total, mask=in_range)
+    inside = in_range[:, None] & (dims < WIDTH)[None, :]
+    tl.store(to_key + head * M * WIDTH + columns[:, None] + dims[None, :] * M, -2.0 * scale * key_total, mask=inside)
+    inside = in_range[:, None] & (value_dims < VALUE_WIDTH)[None, :]
+    place = head * M * VALUE_WIDTH + columns[:, None] + value_dims[None, :] * M
+    tl.store(to_value + place, value_total, mask=inside)
+
+
+@triton.jit
 def query_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
-    to_query_radius, to_query, to_scale,
+    to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
     HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
-    UNROLL: tl.constexpr,
+    UNROLL: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of queries and scale: one program for one block of queries, looping over the keys."""
+    """Gradients of queries and scale: one program for one block of queries, looping over the keys.
+
+    WHOLE says that the block holds all queries of the head; then it writes the gradients of keys and values too.
+    """
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
     block = tl.program_id(1)
     rows = block * BLOCK_N + tl.arange(0, BLOCK_N)
     row_valid = rows < N
-    dims = tl.arange(0, PAD)
+    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     query += head * WIDTH * N
     key += head * WIDTH * M
     value += head * VALUE_WIDTH * M
-    key_radius += head * M
-    value_radius += head * M
     out += head * N * VALUE_WIDTH
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
     a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
-    _, _, along, half, pull, turn, base, tau, lam = load_rows(
-        out,
-        grad_radius + head * N,
-        grad,
-        stats + head * 4 * N,
-        rows,
-        row_valid,
-        tl.arange(0, VALUE_PAD),
-        N,
-        VALUE_WIDTH,
+    uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
+        out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
     )
     u = load_directions(query, rows, row_valid, dims, N, WIDTH)
     score_sum = tl.zeros([BLOCK_N], tl.float32)
@@ -151,9 +184,9 @@ def query_kernel(
         attend = in_range
         if HAS_MASK:
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
-        key_a = tl.load(key_radius + columns, mask=in_range, other=0.0).to(tl.float32)
-        value_a = tl.load(value_radius + columns, mask=in_range, other=0.0).to(tl.float32)
-        distance2, up, by_score, _, by_chord, by_a, _ = pair_tile(
+        key_a = tl.load(key_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
+        value_a = tl.load(value_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
+        distance2, up, by_score, by_value_radius, by_chord, by_a, by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
@@ -166,6 +199,15 @@ def query_kernel(
         radius_up += tl.sum(up * by_a, 1)
         scale_sum += tl.sum(by_score * distance2, 1)
         scale_up += tl.sum(up * distance2, 1)
+        if WHOLE:
+            to_kr, to_k, to_vr, to_v = key_side(
+                key, value, start, columns, in_range, row_valid, u, uhat, t, along, pull, turn,
+                up, by_score, by_value_radius, by_chord, by_b, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, PRECISION,
+            )  # fmt: skip
+            store_keys(
+                to_key_radius, to_key, to_value_radius, to_value, to_kr, to_k, to_vr, to_v,
+                value, value_a, columns, in_range, scale, head, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD,
+            )  # fmt: skip
     radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
     scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
     tl.store(to_query_radius + head * N + rows, radius_total, mask=row_valid)
@@ -177,17 +219,13 @@ def query_kernel(
 @triton.jit
 def key_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
-    to_query_radius, to_query, to_scale, to_key_radius, to_key, to_value_radius, to_value,
+    to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
     HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
     UNROLL: tl.constexpr,
-    WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of keys and values: one program for one block of keys, looping over the queries.
-
-    WHOLE says that one block holds all keys of the head; then this kernel writes the gradients of the queries too.
-    """
+    """Gradients of keys and values: one program for one block of keys, looping over the queries."""
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
     first = tl.program_id(1) * BLOCK_M
@@ -196,66 +234,40 @@ def key_kernel(
     attend = in_range
     if HAS_MASK:
         attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
-    dims = tl.arange(0, PAD)
-    value_dims = tl.arange(0, VALUE_PAD)
     query += head * WIDTH * N
     key += head * WIDTH * M
     value += head * VALUE_WIDTH * M
-    query_radius += head * N
     out += head * N * VALUE_WIDTH
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
     key_a = tl.load(key_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
     value_a = tl.load(value_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
-    v = load_directions(key, columns, in_range, dims, M, WIDTH)
-    w = load_directions(value, columns, in_range, value_dims, M, VALUE_WIDTH)
-    value_centre = tl.load(value + first + value_dims * M, mask=value_dims < VALUE_WIDTH, other=0.0)
-    value_centre = value_centre.to(tl.float32)
-    key_centre = tl.load(key + first + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
     key_radius_total = tl.zeros([BLOCK_M], tl.float32)
     value_radius_total = tl.zeros([BLOCK_M], tl.float32)
     key_total = tl.zeros([BLOCK_M, PAD], tl.float32)
     value_total = tl.zeros([BLOCK_M, VALUE_PAD], tl.float32)
-    scale_total = tl.zeros([BLOCK_N], tl.float32)
     for start in range(0, N, BLOCK_N):
         rows = start + tl.arange(0, BLOCK_N)
         row_valid = rows < N
-        a = tl.load(query_radius + rows, mask=row_valid, other=0.0).to(tl.float32)
+        a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
+        value_dims = tl.arange(0, VALUE_PAD)
         uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
             out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
         )
-        distance2, up, by_score, by_value_radius, by_chord, by_a, by_b = pair_tile(
+        _, up, by_score, by_value_radius, by_chord, _, by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
-        by_chord = by_score * by_chord
-        key_radius_total += tl.sum(by_score * by_b, 0)
-        value_radius_total += tl.sum(by_value_radius, 0)
-        u = load_directions(query, rows, row_valid, dims, N, WIDTH)
-        key_total += chord_pull(tl.trans(by_chord), v, u, row_valid, key_centre, PRECISION)
-
-        outward = pull[:, None] * (uhat - value_centre[None, :]) + turn[:, None] * (t - along[:, None] * uhat)
-        outward = tl.where(row_valid[:, None], outward, 0.0)
-        value_total += tl.dot(tl.trans(up), outward, input_precision=PRECISION)
-        value_total -= tl.sum(up * pull[:, None], 0)[:, None] * (w - value_centre[None, :])
-        if WHOLE:
-            total = chord_pull(by_chord, u, v, in_range, key_centre, PRECISION)
-            inside = row_valid[:, None] & (dims < WIDTH)[None, :]
-            place = to_query + head * N * WIDTH + rows[:, None] + dims[None, :] * N
-            tl.store(place, -2.0 * scale * total, mask=inside)
-            score_sum, up_sum = tl.sum(by_score, 1), tl.sum(up, 1)
-            total = balanced(tl.sum(by_score * by_a, 1), tl.sum(up * by_a, 1), score_sum, up_sum)
-            tl.store(to_query_radius + head * N + rows, -2.0 * scale * total, mask=row_valid)
-            total = balanced(tl.sum(by_score * distance2, 1), tl.sum(up * distance2, 1), score_sum, up_sum)
-            scale_total += total
-    if WHOLE:
-        tl.store(to_scale + head, -tl.sum(scale_total, 0))
-    value_total *= scaled_sinh(value_a)[:, None]
-    value_total -= tl.sum(value_total * w, 1)[:, None] * w
-    tl.store(to_key_radius + head * M + columns, -2.0 * scale * key_radius_total, mask=in_range)
-    tl.store(to_value_radius + head * M + columns, value_radius_total, mask=in_range)
-    inside = in_range[:, None] & (dims < WIDTH)[None, :]
-    tl.store(to_key + head * M * WIDTH + columns[:, None] + dims[None, :] * M, -2.0 * scale * key_total, mask=inside)
-    inside = in_range[:, None] & (value_dims < VALUE_WIDTH)[None, :]
-    place = head * M * VALUE_WIDTH + columns[:, None] + value_dims[None, :] * M
-    tl.store(to_value + place, value_total, mask=inside)
+        u = load_directions(query, rows, row_valid, tl.arange(0, PAD), N, WIDTH)
+        to_kr, to_k, to_vr, to_v = key_side(
+            key, value, first, columns, in_range, row_valid, u, uhat, t, along, pull, turn,
+            up, by_score, by_value_radius, by_chord, by_b, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, PRECISION,
+        )  # fmt: skip
+        key_radius_total += to_kr
+        key_total += to_k
+        value_radius_total += to_vr
+        value_total += to_v
+    store_keys(
+        to_key_radius, to_key, to_value_radius, to_value, key_radius_total, key_total, value_radius_total, value_total,
+        value, value_a, columns, in_range, scale, head, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD,
+    )  # fmt: skip
