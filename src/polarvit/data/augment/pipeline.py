@@ -52,7 +52,7 @@ class Augmenter:
         self._shift = torch.tensor([-m / s for m, s in zip(config.mean, config.std, strict=True)])
         self._mean = torch.tensor(config.mean)
         self._ready: dict[int, Batch] = {}
-        self._ready_for: object = None
+        self._ready_for: tuple[ImageDataset, TrainingRequest, torch.device] | None = None
 
     def __call__(
         self,
@@ -69,9 +69,9 @@ class Augmenter:
         """
         device = torch.device(device)
         request = TrainingRequest(plan, rank, world, self._mixer)
-        if self._ready_for != (id(dataset), request, device):
+        if self._ready_for is None or self._ready_for[0] is not dataset or self._ready_for[1:] != (request, device):
             self._check(dataset, plan)
-            self._ready, self._ready_for = {}, (id(dataset), request, device)
+            self._ready, self._ready_for = {}, (dataset, request, device)
         if step not in self._ready:
             pixels = plan.batch_size // world * self.image_size**2
             ahead = min(max(1, _PIXELS_AHEAD.get(device.type, 0) // pixels), _STEPS_AHEAD)
