@@ -14,10 +14,19 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-__all__ = ["ANCHORED", "CURVATURE", "MANIFOLD", "NO_DECAY", "ORDINARY", "Role", "Tagged", "anchor", "set_anchors", "walk"]
+__all__ = [
+    "ANCHORED",
+    "CURVATURE",
+    "MANIFOLD",
+    "NO_DECAY",
+    "ORDINARY",
+    "Role",
+    "Tagged",
+    "anchor",
+    "walk",
+]
 
 
 class Role(Enum):
@@ -74,7 +83,9 @@ def walk(model: nn.Module) -> Iterator[Tagged]:
             full = f"{prefix}.{name}" if prefix else name
             kept = getattr(module, f"{name}_anchor", None)
             if role is Role.ANCHORED and kept is None:
-                raise ValueError(f"{full} is ANCHORED but its module has no buffer '{name}_anchor'; call anchor() on it")
+                raise ValueError(
+                    f"{full} is ANCHORED but its module has no buffer '{name}_anchor'; call anchor() on it"
+                )
             yield Tagged(full, parameter, role, kept if role is Role.ANCHORED else None)
 
 
@@ -82,11 +93,3 @@ def anchor(module: nn.Module, *names: str) -> None:
     """Give the parameters `names` of `module` their anchors: persistent buffers holding the present values."""
     for name in names:
         module.register_buffer(f"{name}_anchor", getattr(module, name).detach().clone())
-
-
-@torch.no_grad()
-def set_anchors(model: nn.Module) -> None:
-    """Move every anchor in `model` to the present value of its parameter (after calibration)."""
-    for tagged in walk(model):
-        if tagged.anchor is not None:
-            tagged.anchor.copy_(tagged.parameter)

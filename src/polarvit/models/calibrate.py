@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
+from polarvit.models.base import call_block
 from polarvit.models.polar_vit import PolarViT
 from polarvit.nn import PolarAttention, PolarLinear
 from polarvit.nn.radius import radius_of_log_sinh
-from polarvit.parameters import set_anchors
 
 
 def target(config_target: float | None, width: int, k: float) -> float:
@@ -57,15 +57,16 @@ def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
             hooks.append(module.register_forward_hook(meet_layer(name)))
         elif isinstance(module, PolarAttention):
             hooks.append(_meet_heads(name, module, goal, k, reached))
-    was_training = model.training
+    was_training, run_block = model.training, model.run_block
     try:
+        model.run_block = call_block  # a compiled block would not see the hooks
         model.eval()
         model(images)
     finally:
+        model.run_block = run_block
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    set_anchors(model)
     return reached
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import types
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -81,8 +82,8 @@ class VisionConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Strict: an unknown key is an error that names the nearest one."""
-        return cls(**checked_keys(cls, values))
+        """Strict: an unknown key or a value of another type is an error that names it; nothing is converted."""
+        return cls(**checked_types(cls, checked_keys(cls, values)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +139,33 @@ def checked_keys(cls: type, values: dict[str, Any]) -> dict[str, Any]:
             hint = f"; did you mean '{near[0]}'?" if near else f"; expected one of {', '.join(fields)}"
             raise ValueError(f"{cls.__name__}: unknown key '{key}'{hint}")
     return values
+
+
+def checked_types(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """`values` if each has the declared type of its field; otherwise a ValueError that names the field."""
+    hints = typing.get_type_hints(cls)
+    for key, value in values.items():
+        if not _fits(value, hints[key]):
+            raise ValueError(f"{cls.__name__}: {key} must be {_spell(hints[key])}, got {value!r}")
+    return values
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return value in args
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, arg) for arg in args)
+    if origin is tuple:  # JSON has lists
+        return isinstance(value, list | tuple) and len(value) == len(args) and all(map(_fits, value, args))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _spell(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(typing.get_args(hint))}"
+    return getattr(hint, "__name__", str(hint)) if typing.get_origin(hint) is None else str(hint)

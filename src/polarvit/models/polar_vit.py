@@ -1,6 +1,7 @@
 """Polar-ViT: a vision transformer whose every embedding is a radius and a direction.
 
-    images -> patches on the manifold -> depth x [norm, attention, residual, norm, MLP, residual] -> norm -> centroid -> MLR
+    images -> patches on the manifold -> depth x [norm, attention, residual, norm, MLP, residual]
+           -> norm -> centroid -> MLR
 
 B images, N tokens, points of dimension dim throughout.
 """

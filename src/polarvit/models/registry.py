@@ -48,6 +48,13 @@ def entry(name: str) -> Entry:
     return _REGISTRY[name]
 
 
+def model_class(architecture: str) -> type[VisionModel] | None:
+    """The class of a registered name, or the registered class of that name; None if there is neither."""
+    if architecture in _REGISTRY:
+        return _REGISTRY[architecture].model
+    return next((found.model for found in _REGISTRY.values() if found.model.__name__ == architecture), None)
+
+
 def create_model(name: str, pretrained: bool = False, **overrides: Any) -> VisionModel:
     """A model by name, with config fields overridden: `create_model("polar_vit_tiny", num_classes=100, img_size=32)`.
 

@@ -1,7 +1,7 @@
 """The Euclidean twin of Polar-ViT: the same depth, width, heads and patches, in ordinary coordinates.
 
-It is the ViT that HexFormer compares with (2,709,805 parameters at Tiny on CIFAR-100): pre-norm, class token, no bias on
-queries, keys and values, and one learned temperature per layer.
+It is the ViT that HexFormer compares with (2,709,805 parameters at Tiny on CIFAR-100): pre-norm, class token, no bias
+on queries, keys and values, and one learned temperature per layer.
 """
 
 from __future__ import annotations

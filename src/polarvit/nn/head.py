@@ -65,7 +65,9 @@ class PolarMLR(nn.Module):
         steep = ch(shift.abs()) * sh(b)
         aligned = _scaled_sinh(b - shift, growth) - steep * near
         opposed = -_scaled_sinh(b + shift, growth) + steep * far
-        return restore(size * scaled_asinh(torch.where(near <= far, aligned, opposed), growth), k)
+        rise = torch.where(near <= far, aligned, opposed)
+        sign = torch.where(rise < 0, -torch.ones_like(rise), torch.ones_like(rise))
+        return restore(size * sign * scaled_asinh(sign * rise, growth), k)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.num_classes}"

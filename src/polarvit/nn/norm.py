@@ -17,8 +17,8 @@ class GyroLayerNorm(nn.Module):
     """Centre, scale and shift the tokens of each sample: bias (+) (gain/sqrt(sigma^2 + eps) (x) ((-mean) (+) x)).
 
     `mean` is the Lorentz centroid of the tokens [..., N] and sigma^2 their mean squared distance to it. Centring is an
-    isometry, so a centred token's radius is its distance to the mean and sigma^2 costs nothing more. What holds exactly: the
-    centroid is the origin before the gain, and the mean squared distance to the bias point is
+    isometry, so a centred token's radius is its distance to the mean and sigma^2 costs nothing more. What holds
+    exactly: the centroid is the origin before the gain, and the mean squared distance to the bias point is
     gain^2 sigma^2/(sigma^2 + eps) after it.
 
     The gain starts at sqrt(k) asinh(sqrt(n/k)), the radius of a Euclidean layer norm's output in space coordinates; the
@@ -36,7 +36,9 @@ class GyroLayerNorm(nn.Module):
     @in_full_precision
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
         if x.dim != self.dim or x.radius.ndim == 0:
-            raise ValueError(f"GyroLayerNorm: expected tokens [..., N] of dimension {self.dim}, got {list(x.direction.shape)}")
+            raise ValueError(
+                f"GyroLayerNorm: expected tokens [..., N] of dimension {self.dim}, got {list(x.direction.shape)}"
+            )
         mean = centroid(x, k=k).map(lambda y: y.unsqueeze(x.radius.ndim - 1))
         centred = gyroadd(gyroneg(mean), x, k=k)
         variance = centred.radius.square().mean(-1, keepdim=True)

@@ -31,7 +31,9 @@ class PositionalEncoding(nn.Module):
         super().__init__()
         least = self.needed_dim(grid_axes)
         if head_dim < least:
-            raise ValueError(f"{type(self).__name__}: {grid_axes} grid axes need head dimension >= {least}, got {head_dim}")
+            raise ValueError(
+                f"{type(self).__name__}: {grid_axes} grid axes need head dimension >= {least}, got {head_dim}"
+            )
         self.heads, self.head_dim, self.grid_axes = heads, head_dim, grid_axes
         self.rate = nn.Parameter(torch.full((heads, grid_axes), float(rate)))
 
@@ -41,11 +43,9 @@ class PositionalEncoding(nn.Module):
 
     def shifts(self, positions: Tensor, extent: Tensor) -> Tensor:
         """t [H, N, axes] = m rho_h / M."""
-        return full(self.rate).unsqueeze(1) * (positions / extent).unsqueeze(0)
+        return full(self.rate).unsqueeze(1) * (full(positions) / full(extent)).unsqueeze(0)
 
-    def forward(
-        self, p: PolarPoint, positions: Tensor, extent: Tensor, *, k: float | Tensor = 1.0
-    ) -> PolarPoint:
+    def forward(self, p: PolarPoint, positions: Tensor, extent: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
         raise TypeError(f"{type(self).__name__} does not define an encoding")
 
     def extra_repr(self) -> str:
@@ -92,7 +92,7 @@ class HoroShift(PositionalEncoding):
 
 
 class BoostShift(PositionalEncoding):
-    """Lorentz boost along space axis 2i for grid axis i, the ideal directions of the separate horoshift (after HoPE)."""
+    """Lorentz boost along space axis 2i for grid axis i, the ideal directions of the separate horoshift (HoPE)."""
 
     @in_full_precision
     def forward(self, p: PolarPoint, positions: Tensor, extent: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
@@ -113,15 +113,14 @@ class RotaryShift(PositionalEncoding):
     ) -> None:
         super().__init__(heads, head_dim, grid_axes, rate)
         pairs = head_dim // (2 * grid_axes)
-        self.pairs = pairs
-        frequencies = torch.tensor([base ** (-i / pairs) for i in range(pairs)])
-        self.register_buffer("frequencies", frequencies, persistent=False)
-        self.frequencies: Tensor
+        self.pairs, self.base = pairs, base
 
     @in_full_precision
     def forward(self, p: PolarPoint, positions: Tensor, extent: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
         turned = 2 * self.grid_axes * self.pairs
-        angle = (full(self.rate).unsqueeze(1) * positions).unsqueeze(-1) * self.frequencies
+        rate = full(self.rate)
+        step = torch.arange(self.pairs, dtype=rate.dtype, device=rate.device) / self.pairs
+        angle = (rate.unsqueeze(1) * full(positions)).unsqueeze(-1) * torch.exp(-math.log(self.base) * step)
         angle = angle.flatten(-2)  # [H, N, axes * pairs]
         pairs = p.direction[..., :turned].unflatten(-1, (-1, 2))
         x, y = pairs.unbind(-1)
@@ -141,7 +140,9 @@ class NoShift(PositionalEncoding):
         return p
 
 
-def positional_encoding(name: str, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0) -> PositionalEncoding:
+def positional_encoding(
+    name: str, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0
+) -> PositionalEncoding:
     """An encoding by the name configs use."""
     if name in ("separate", "joint"):
         return HoroShift(heads, head_dim, grid_axes, rate, mode=name)  # type: ignore[arg-type]

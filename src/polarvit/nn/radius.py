@@ -28,7 +28,7 @@ def radius_of_log_sinh(l: Tensor) -> Tensor:
 class RadiusRule(nn.Module):
     """Interface: `forward(log_norm [...], a [...], u [..., n], klein [..., n]) -> a' [...]`.
 
-    `shift(delta)` moves the log radius of every output by `delta`, for calibration.
+    `shift(delta)` moves the log radius of every output by `delta`, and the anchor with it, for calibration.
     """
 
     bounded: ClassVar[bool] = False
@@ -61,6 +61,7 @@ class AnchoredRadius(RadiusRule):
         self.phi = nn.Parameter(torch.zeros(in_features))
         self.phi0 = nn.Parameter(torch.zeros(()))
         anchor(self, "beta", "slope", "phi", "phi0")
+        self.phi0_anchor: Tensor
         if deviation:
             with torch.no_grad():
                 for parameter in self.parameters():
@@ -73,6 +74,7 @@ class AnchoredRadius(RadiusRule):
     @torch.no_grad()
     def shift(self, delta: float) -> None:
         self.phi0 += delta
+        self.phi0_anchor += delta
 
 
 class FreePower(RadiusRule):

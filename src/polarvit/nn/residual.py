@@ -41,7 +41,7 @@ def sinhc(square: Tensor, scale: Tensor) -> Tensor:
     """sinh(x)/x e^-scale as a smooth function of x^2."""
     x = torch.sqrt(torch.where(square > 1e-2, square, torch.ones_like(square)))
     large = 0.5 * (torch.exp(x - scale) - torch.exp(-x - scale)) / x
-    series = 1 + square / 6 * (1 + square / 20 * (1 + square / 42))
+    series = 1 + square / 6 * (1 + square / 20 * (1 + square / 42 * (1 + square / 72)))
     return torch.where(square > 1e-2, large, series * torch.exp(-scale))
 
 

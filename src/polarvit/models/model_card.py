@@ -1,0 +1,54 @@
+"""The card that travels with saved weights."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from polarvit._version import __version__
+
+if TYPE_CHECKING:
+    from polarvit.models.base import VisionModel
+
+
+def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
+    """Markdown with the hub's YAML header: what the model is, how to load it, what it expects.
+
+    `summary` says what it was trained on, `results` what was measured; both are plain Markdown.
+    """
+    cfg, config = model.default_cfg, model.config
+    channels, height, width = cfg["input_size"]
+    lines = [
+        "---",
+        "library_name: polarvit",
+        "license: apache-2.0",
+        "pipeline_tag: image-classification",
+        "tags:",
+        "- image-classification",
+        "- hyperbolic",
+        "- polarvit",
+        "---",
+        "",
+        f"# {model.architecture}",
+        "",
+        summary or f"A {type(model).__name__} saved by polarvit {__version__}. Nothing was said about its training.",
+        "",
+        "## Use",
+        "",
+        "```python",
+        "import polarvit",
+        "",
+        'model = polarvit.create_model("<this folder or repository>", pretrained=True)',
+        "```",
+        "",
+        "## Input and output",
+        "",
+        f"Images [B, {channels}, {height}, {width}] scaled to [0, 1] and normalised with mean {list(cfg['mean'])} and "
+        f"standard deviation {list(cfg['std'])}; logits [B, {config.num_classes}].",
+        f"{model.count():,} parameters, {model.count(classifier=False):,} without the classifier.",
+        "",
+    ]
+    if results:
+        lines += ["## Results", "", results, ""]
+    lines += ["## Configuration", "", "```json", json.dumps(config.to_dict(), indent=2), "```", ""]
+    return "\n".join(lines)

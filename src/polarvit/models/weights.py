@@ -1,0 +1,281 @@
+"""Weights in and out: safetensors and a JSON config, checked before anything is believed.
+
+A folder of weights holds `model.safetensors`, `config.json` and a model card. The config has the architecture's name,
+every config field, the preprocessing and a format version. Nothing in such a folder is ever executed: there is no
+pickle to fall back to, and every key, shape and config field must be the expected one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import huggingface_hub
+from huggingface_hub import PyTorchModelHubMixin
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from polarvit.models.model_card import model_card
+
+if TYPE_CHECKING:
+    from polarvit.models.base import VisionModel
+
+FORMAT_VERSION = 1
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+PACKAGED = Path(__file__).parent / "pretrained"
+"""Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
+
+_CONFIG_KEYS = {"format_version", "architecture", "config", "preprocessing"}
+_PREPROCESSING = {"mean", "std", "interpolation", "crop_pct"}
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class WeightsError(ValueError):
+    """Weights that cannot be found, read or fitted, and why."""
+
+
+class Pretrained(PyTorchModelHubMixin, library_name="polarvit", license="apache-2.0"):
+    """`save_pretrained`, `from_pretrained` and `push_to_hub` of huggingface_hub, strict."""
+
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | Path, *, config: None = None, model_card_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Write weights, config and model card to a folder, each file whole or not at all; keep an existing card.
+
+        The config is always the model's own: `config`, which huggingface_hub's `push_to_hub` passes, must be None.
+        """
+        if config is not None:
+            raise WeightsError("save_pretrained: the config is the model's own and cannot be replaced")
+        model = cast("VisionModel", self)
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        metadata = {"format": "pt", "architecture": model.architecture, "format_version": str(FORMAT_VERSION)}
+        _write(folder / WEIGHTS, lambda path: save_file(state, path, metadata))
+        text = json.dumps(describe(model), indent=2) + "\n"
+        _write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
+        if not (folder / CARD).exists():
+            card = model_card(model, **(model_card_kwargs or {}))
+            _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> Self:
+        """The model of a packaged tag, a local folder or a hub repository; `options` as in `load_pretrained`."""
+        model = load_pretrained(pretrained_model_name_or_path, **options)
+        if not isinstance(model, cls):
+            raise WeightsError(
+                f"{pretrained_model_name_or_path}: holds a {type(model).__name__} ({model.architecture}), "
+                f"expected a {cls.__name__}"
+            )
+        return model
+
+
+def load_pretrained(
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | Path | None = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
+    **overrides: Any,
+) -> VisionModel:
+    """The model `name` with its weights, in evaluation mode: a packaged tag, else a local folder, else a hub id.
+
+    `overrides` are config fields. Another `num_classes` leaves the stored classifier out and says so; another
+    `img_size` resizes a learned position table. Everything else must fit exactly.
+    """
+    from polarvit.models.registry import model_class
+
+    options = {"revision": revision, "token": token, "cache_dir": cache_dir}
+    folder = find(str(name), force_download=force_download, local_files_only=local_files_only, **options)
+    described = read_config(folder / CONFIG)
+    cls = model_class(described["architecture"])
+    if cls is None:
+        raise WeightsError(f"{folder / CONFIG}: unknown architecture {described['architecture']!r}")
+    try:
+        stored = cls.config_class.from_dict(described["config"])
+    except ValueError as error:
+        raise WeightsError(f"{folder / CONFIG}: {error}") from error
+    config = type(stored).from_dict({**stored.to_dict(), **overrides})
+    state = read_weights(folder / WEIGHTS, described["architecture"])
+    model = cls(config)
+    model.default_cfg["architecture"] = described["architecture"]
+    model.default_cfg.update({key: _tupled(value) for key, value in described["preprocessing"].items()})
+    if config.grid != stored.grid:
+        model.resize_positions(state, stored.grid)
+    fresh: set[str] = set()
+    if config.num_classes != stored.num_classes:
+        warnings.warn(
+            f"{name}: its classifier of {stored.num_classes} classes was left out; the one for "
+            f"{config.num_classes} starts fresh",
+            stacklevel=3,
+        )
+        state = {key: tensor for key, tensor in state.items() if not key.startswith("head.")}
+        fresh = {f"head.{key}" for key in model.get_classifier().state_dict()}
+    fill(model, state, fresh, str(folder / WEIGHTS))
+    return model.eval()
+
+
+def find(name: str, **options: Any) -> Path:
+    """The folder with config and weights: packaged tag, local folder, or downloaded from the hub, in this order."""
+    tag = packaged_tag(name)
+    if tag is not None:
+        return _verified(tag)
+    if Path(name).is_dir():
+        for file in (CONFIG, WEIGHTS):
+            if not (Path(name) / file).is_file():
+                raise WeightsError(f"{name}: the folder has no {file}")
+        return Path(name)
+    if _HUB_ID.fullmatch(name):
+        return _download(name, **options)
+    raise WeightsError(
+        f"'{name}' is not a packaged tag ({', '.join(list_pretrained()) or 'there are none yet'}), "
+        "not a folder, and not a hub id like 'owner/name'"
+    )
+
+
+def list_pretrained() -> list[str]:
+    """Tags whose weights come with the package."""
+    return sorted(_index())
+
+
+def packaged_tag(name: str) -> str | None:
+    """The packaged tag that `name` means; a bare architecture means its only tag."""
+    tags = list_pretrained()
+    if name in tags:
+        return name
+    own = [tag for tag in tags if tag.partition(".")[0] == name]
+    if len(own) > 1:
+        raise WeightsError(f"'{name}' has several weights, say which: {', '.join(own)}")
+    return own[0] if own else None
+
+
+def describe(model: VisionModel) -> dict[str, Any]:
+    """What `config.json` holds."""
+    cfg = model.default_cfg
+    return {
+        "format_version": FORMAT_VERSION,
+        "architecture": model.architecture,
+        "config": model.config.to_dict(),
+        "preprocessing": {key: cfg[key] for key in ("mean", "std", "interpolation", "crop_pct")},
+    }
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """`config.json`, with exactly the keys this version writes."""
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(described, dict) or "format_version" not in described:
+        raise WeightsError(f"{path}: no 'format_version': not a config written by polarvit")
+    if described["format_version"] != FORMAT_VERSION:
+        raise WeightsError(f"{path}: format version {described['format_version']!r}, expected {FORMAT_VERSION}")
+    _same_keys(path, "", set(described), _CONFIG_KEYS)
+    for key in ("config", "preprocessing"):
+        if not isinstance(described[key], dict):
+            raise WeightsError(f"{path}: '{key}' must be an object, got {described[key]!r}")
+    _same_keys(path, "preprocessing.", set(described["preprocessing"]), _PREPROCESSING)
+    return described
+
+
+def read_weights(path: Path, architecture: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file that was written for `architecture`."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            written_for = (file.metadata() or {}).get("architecture")
+            if written_for != architecture:
+                raise WeightsError(f"{path}: holds weights of {written_for}, the config is that of {architecture}")
+            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - a file, not a dict
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path}: truncated or not a safetensors file ({error})") from error
+
+
+def fill(model: VisionModel, state: dict[str, Tensor], fresh: set[str], source: str) -> None:
+    """Copy `state` into the model, in the file's dtype: same keys (but for those left `fresh`), same shapes."""
+    expected = {key: tensor for key, tensor in model.state_dict().items() if key not in fresh}
+    _same_keys(source, "", set(state), set(expected))
+    for key, tensor in state.items():
+        if tensor.shape != expected[key].shape:
+            raise WeightsError(f"{source}: {key} has shape {list(tensor.shape)}, expected {list(expected[key].shape)}")
+    dtypes = {tensor.dtype for tensor in state.values()}
+    if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
+        raise WeightsError(f"{source}: expected one floating dtype, got {', '.join(sorted(map(str, dtypes)))}")
+    model.to(next(iter(dtypes))).load_state_dict({**model.state_dict(), **state})
+
+
+def _same_keys(source: str | Path, prefix: str, found: set[str], expected: set[str]) -> None:
+    for what, keys in (("unknown", found - expected), ("missing", expected - found)):
+        if keys:
+            listed = ", ".join(prefix + key for key in sorted(keys)[:5]) + (", ..." if len(keys) > 5 else "")
+            raise WeightsError(f"{source}: {what} {'key' if len(keys) == 1 else 'keys'} {listed}")
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _index() -> dict[str, str]:
+    return json.loads((PACKAGED / "index.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _verified(tag: str) -> Path:
+    folder, wanted = PACKAGED / tag, _index()[tag]
+    try:
+        found = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    except OSError as error:
+        raise WeightsError(f"{tag}: listed, but its weights are not installed ({error})") from error
+    if found != wanted:
+        raise WeightsError(f"{tag}: sha256 of {WEIGHTS} is {found}, expected {wanted}")
+    return folder
+
+
+def _download(name: str, **options: Any) -> Path:
+    if not huggingface_hub.constants.ENDPOINT.startswith("https://"):
+        raise WeightsError(
+            f"{name}: the hub must be reached by https, HF_ENDPOINT is {huggingface_hub.constants.ENDPOINT}"
+        )
+    paths = []
+    for file in (CONFIG, WEIGHTS):
+        try:
+            paths.append(Path(huggingface_hub.hf_hub_download(name, file, **options)))
+        except LocalEntryNotFoundError as error:
+            raise WeightsError(f"{name}: {file} is not cached and the hub cannot be reached ({error})") from error
+        except EntryNotFoundError as error:
+            raise WeightsError(f"{name}: the repository has no {file}; only safetensors are read") from error
+        except HfHubHTTPError as error:
+            raise WeightsError(f"{name}: not available on the hub ({error})") from error
+    return paths[0].parent
+
+
+def _write(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a file beside `path` and put it in place in one step."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    part = Path(name)
+    try:
+        write(part)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.chmod(0o666 & ~_umask())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
