@@ -33,9 +33,10 @@ def product_zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def chord_tile(x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH: tl.constexpr, UNROLL: tl.constexpr):
-    """1/2|x_i - y_j|^2 for directions stored at x + x_offset + d x_step, y likewise."""
-    total = product_zeros(x_offset.shape[0], y_offset.shape[0])
+def chord_tile(
+    total, x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH: tl.constexpr, UNROLL: tl.constexpr
+):
+    """1/2|x_i - y_j|^2 for directions stored at x + x_offset + d x_step, y likewise; `total` is a tile of zeros."""
     for d in tl.range(0, WIDTH, loop_unroll_factor=UNROLL):
         left = tl.load(x + x_offset + d * x_step, mask=x_valid, other=0.0).to(tl.float32)
         right = tl.load(y + y_offset + d * y_step, mask=y_valid, other=0.0).to(tl.float32)
@@ -96,12 +97,13 @@ def squared_distance_gradients(a, b, chord):
     sinh_a, sinh_b = sinh(held_a)[:, None], sinh(held_b)[None, :]
     square = sinh_gap * sinh_gap + 0.5 * sinh_a * chord * sinh_b
     half = asinh_of_root(square)
-    slope = tl.where(square > 0.0, half / (tl.sqrt(square) * tl.sqrt(1.0 + square)), 1.0)
+    slope = tl.where(square > 0.0, half * tl.rsqrt(square) * tl.rsqrt(1.0 + square), 1.0)
     distance2 = 4.0 * half * half
     by_chord = tl.minimum(slope * sinh_a * sinh_b, LARGEST_SLOPE)
     radial = slope * (2.0 * sinh_gap * cosh_gap)
-    by_a = radial + slope * (cosh(held_a)[:, None] * chord * sinh_b)
-    by_b = slope * (cosh(held_b)[None, :] * chord * sinh_a) - radial
+    angular = slope * chord
+    by_a = radial + cosh(held_a)[:, None] * (sinh_b * angular)
+    by_b = cosh(held_b)[None, :] * (sinh_a * angular) - radial
     if tl.max(a, 0) + tl.max(b, 0) > FAR:
         gap, angular, distance = far_terms(a, b, chord)
         far = distance > FAR

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_of_root, logaddexp2, scaled_sinh
-from polarvit.kernels.attention.tiles import chord_tile, squared_distance
+from polarvit.kernels.attention.tiles import chord_tile, product_zeros, squared_distance
 
 NOTHING = tl.constexpr(-1e38)
 
@@ -67,7 +67,8 @@ def forward_kernel(
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
         key_a = tl.load(key_radius + columns, mask=in_range, other=0.0).to(tl.float32)
         value_a = tl.load(value_radius + columns, mask=in_range, other=0.0).to(tl.float32)
-        chord = chord_tile(query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
+        chord = product_zeros(BLOCK_N, BLOCK_M)
+        chord = chord_tile(chord, query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
         score = factor * squared_distance(a, key_a, chord)
         beta = value_a * LOG2E
 
@@ -84,7 +85,8 @@ def forward_kernel(
         block_mean = centre[None, :] + tl.dot(m, centred, input_precision=PRECISION) * inverse[:, None]
         # sum_j m_j |u_j - mean|^2 = sum_jl m_j m_l chord_jl / sum_j m_j: no term can cancel, and equal or one-hot
         # directions give exactly zero.
-        among = chord_tile(value, value, columns, columns, in_range, in_range, M, M, VALUE_WIDTH, UNROLL)
+        among = product_zeros(BLOCK_M, BLOCK_M)
+        among = chord_tile(among, value, value, columns, columns, in_range, in_range, M, M, VALUE_WIDTH, UNROLL)
         block_spread = tl.sum(m * tl.dot(m, among, input_precision=PRECISION), 1) * inverse
 
         highest = tl.maximum(mass_exponent, top)

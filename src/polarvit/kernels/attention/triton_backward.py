@@ -36,7 +36,12 @@ def load_rows(out, grad_radius, grad, stats, rows, valid, dims, N, WIDTH: tl.con
     """For a block of rows: g/2, the pull g (1+rho)/2, t as factor and projection, and the exponents of A1 and A2."""
     u = load_directions(out, rows, valid, dims, N, WIDTH)
     t = load_directions(grad, rows, valid, dims, N, WIDTH)
-    along = tl.sum(u * t, 1)
+    # Coordinate by coordinate, so that the sum lies where the tiles want it and not across the threads of a row.
+    along = tl.zeros([rows.shape[0]], tl.float32)
+    for d in tl.static_range(WIDTH):
+        along += tl.load(out + rows + d * N, mask=valid, other=0.0) * tl.load(
+            grad + rows + d * N, mask=valid, other=0.0
+        )
     base = tl.load(stats + rows, mask=valid, other=0.0)
     tau = tl.load(stats + N + rows, mask=valid, other=1e38)
     lam = tl.load(stats + 2 * N + rows, mask=valid, other=1e38)
@@ -71,7 +76,8 @@ def pair_tile(
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """For a tile of pairs: D^2, A1, the gradients by score and by the value's radius, and half those of D^2."""
-    chord = chord_tile(query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
+    chord = product_zeros(rows.shape[0], columns.shape[0])
+    chord = chord_tile(chord, query, key, rows, columns, row_valid, in_range, N, M, WIDTH, UNROLL)
     distance2, by_chord, by_a, by_b = squared_distance_gradients(a, key_a, chord)
     z = value_tile(out, grad, value, rows, columns, row_valid, in_range, N, M, along, pull, turn, VALUE_WIDTH, UNROLL)
     score = (scale * -LOG2E) * distance2 - base[:, None]
