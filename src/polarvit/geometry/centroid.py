@@ -26,23 +26,26 @@ from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 class _Centroid(torch.autograd.Function):
     """Rows of weights w [..., N, M] over points a [..., M], u [..., M, n] -> a_mu [..., N], u_mu [..., N, n].
 
-    Also returns, without gradient, what backward needs of each row: the scale m, ln(E+S), ln(T+|V|), ln|V| (all
-    after division by e^m) and the index of the heaviest key.
+    `lag` is a minus the largest a, formed before the division by sqrt(k) and without gradient: the ratio of two masses
+    keeps every digit that way. Also returns, without gradient, what backward needs of each row: the lag and the radius
+    m of its farthest key, ln(E+S), ln(T+|V|), ln|V| (all after division by e^m) and the index of the heaviest key.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(a: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, ...]:
-        key = a.unsqueeze(-2)
+    def forward(a: Tensor, lag: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        key, late = a.unsqueeze(-2), lag.unsqueeze(-2)
         present = w > 0
         some = present.any(-1)
         m = torch.where(present, key, -torch.inf).amax(-1)
         m = torch.where(some, m, torch.zeros_like(m))
         least = torch.where(present, key, torch.inf).amin(-1)
         least = torch.where(some, least, torch.zeros_like(least))
+        first = torch.where(present, late, -torch.inf).amax(-1)
+        first = torch.where(some, first, torch.zeros_like(first))
 
-        mass = w * sh(key) * torch.exp((key - m.unsqueeze(-1)).clamp_max(0.0))
+        mass = w * sh(key) * torch.exp((late - first.unsqueeze(-1)).clamp_max(0.0))
         total = mass.sum(-1)
         share = mass / torch.where(total > 0, total, torch.ones_like(total)).unsqueeze(-1)
         # Offsets from the heaviest key: equal and one-hot directions give M2 = 0 exactly, at any radius.
@@ -65,7 +68,7 @@ class _Centroid(torch.autograd.Function):
         empty = (w == 0).all(-1)
         radius = torch.where(empty, torch.zeros_like(radius), radius)
         direction = torch.where(empty.unsqueeze(-1), first_axis(u), direction)
-        return radius, direction, m, log_minus, log_plus, log_v, heaviest
+        return radius, direction, first, m, log_minus, log_plus, log_v, heaviest
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -73,9 +76,9 @@ class _Centroid(torch.autograd.Function):
         ctx.save_for_backward(*inputs, *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
-        a, u, w, mu, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors
+        a, lag, u, w, mu, first, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors
         some = torch.isfinite(log_minus)
         grad_a = torch.where(some, grad_a, torch.zeros_like(grad_a)).unsqueeze(-1)
         turned = some & torch.isfinite(log_v)
@@ -86,10 +89,11 @@ class _Centroid(torch.autograd.Function):
         centre = _take(u, heaviest)
         offset, mean = u - centre, mu - centre
         chi = 0.5 * squared_differences(mean, offset)
-        up = exp_capped(key - _row(m + log_plus, some))  # e^a / (T + |V|)
-        over = exp_capped(key - _row(m + log_minus, some))  # e^a / (E + S)
+        ahead = lag.unsqueeze(-2) - first.unsqueeze(-1)
+        up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
+        over = exp_capped(ahead - _row(log_minus, some))  # e^a / (E + S)
         under = exp_capped(-key - _row(m + log_minus, some))  # e^-a / (E + S)
-        turn = exp_capped(key - _row(m + log_v, turned))  # e^a / |V|
+        turn = exp_capped(ahead - _row(log_v, turned))  # e^a / |V|
 
         slope_w = 0.5 * (up * (1 - sinh * chi) - (under + sinh * chi * over))
         slope_a = 0.5 * w * (up * (1 - cosh * chi) + under - cosh * chi * over)
@@ -101,7 +105,7 @@ class _Centroid(torch.autograd.Function):
         spin = product((w * sinh * turn).mT, g)
         spin = spin - (spin * u).sum(-1, keepdim=True) * u
         to_u = product(pull.mT, mean) - pull.sum(-2).unsqueeze(-1) * offset + (pull * chi).sum(-2).unsqueeze(-1) * u
-        return to_a, to_u + spin, grad_w
+        return to_a, None, to_u + spin, grad_w
 
 
 def _row(x: Tensor, valid: Tensor) -> Tensor:
@@ -142,8 +146,11 @@ def centroid(points: PolarPoint, weights: Tensor | None = None, *, k: float | Te
     need_broadcast("centroid", points.shape[:-1], matrix.shape[:-2], ("points", "weights"))
     batch = torch.broadcast_shapes(points.shape[:-1], matrix.shape[:-2])
     dtype = functools.reduce(torch.promote_types, (x.dtype for x in (*points, weights)))
+    radius = points.radius.to(dtype)
+    lag = rescale(radius - radius.amax(-1, keepdim=True), k).detach()
     a, u, _ = _Centroid.apply(
-        rescale(points.radius.to(dtype), k).expand(*batch, -1),
+        rescale(radius, k).expand(*batch, -1),
+        lag.expand(*batch, -1),
         points.direction.to(dtype).expand(*batch, -1, -1),
         matrix.to(dtype).expand(*batch, -1, -1),
     )[:3]

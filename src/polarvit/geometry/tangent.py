@@ -48,31 +48,26 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     """Parallel transport of xi from p to q along the geodesic: a rotation between the two polar frames.
 
     The angle w in the plane of u and v obeys tan(w/2) = cosh((a+b)/2)|u-v| / (cosh((a-b)/2)|u+v|). With
-    rho = (e^-a + e^-b)/(1 + e^-(a+b)), q = 1/2|u-v|^2 and p = 1/2|u+v|^2 this is
+    rho = (e^-a + e^-b)/(1 + e^-(a+b)), q = 1/2|u-v|^2, p = 1/2|u+v|^2, W = q + rho^2 p and s = xi_perp.v,
 
-        sin^2(w/2) = q/(q + rho^2 p),    sin w / |t| = 2 rho/(q + rho^2 p),    t = v - (v.u)u,
+        xi_r'    = [(rho^2 p - q) xi_r + 2 rho s] / W
+        xi_perp' = xi_perp + [s ((u-v) - rho^2 (u+v)) + 2 rho xi_r (u - (u.v)v)] / W,
 
-    all smooth, so no axis is normalised and equal or opposite directions are no special case of the result.
+    all smooth: no axis is normalised, and equal or opposite directions are no special case.
     """
     need_same_space("transport", p, q)
     need_frame("transport", p, xi)
     need_broadcast("transport", q.shape, xi.shape, ("q", "xi"))
     a, b = rescale(p.radius, k), rescale(q.radius, k)
     u, v = p.direction, q.direction
-    near, far = chord(u, v), chord(u, -v)
     rho = (torch.exp(-a) + torch.exp(-b)) / (1 + torch.exp(-(a + b)))
-    whole = near + rho.square() * far
-    whole = torch.where(whole == 0, torch.ones_like(whole), whole)  # only if u = v and e^-2a underflows: no turn
-    # Each factor takes its own square root of `whole`, which can be as small as e^-2a: so none of them overflows.
-    root = whole.sqrt()
-    here, there = across(u, v), -across(v, u)  # sin(angle) times the unit axes of the plane at p and at q
-    along = (xi.perpendicular * here).sum(-1)
-    lean, tilt, axis = rho / root, along / root, there / root.unsqueeze(-1)
-    radial = (rho.square() * far - near) / whole * xi.radial + 2 * lean * tilt
-
-    # The part of xi along t at p becomes one along t at q, by way of u + v or u - v, whichever is the longer.
-    aligned = near <= far
-    share = along / torch.where(aligned, -far, near)
-    kept = xi.perpendicular + share.unsqueeze(-1) * torch.where(aligned.unsqueeze(-1), u + v, u - v)
-    swing = share * torch.where(aligned, 1 / root, lean.square() * root)
-    return PolarTangent(radial, kept + (2 * (swing - lean * xi.radial)).unsqueeze(-1) * axis)
+    turn, keep = chord(u, v), rho.square() * chord(u, -v)
+    keep = torch.where(turn + keep == 0, torch.ones_like(keep), keep)  # only if u = v and e^-2a underflows: no turn
+    # W can be as small as e^-2a; every factor takes its own square root of it, so none of them overflows.
+    root = (turn + keep).sqrt()
+    lean, tilt = rho / root, (xi.perpendicular * across(u, v)).sum(-1) / root
+    radial = (keep - turn) / (keep + turn) * xi.radial + 2 * lean * tilt
+    chords = ((u - v) - rho.square().unsqueeze(-1) * (u + v)) / root.unsqueeze(-1)
+    axis = across(v, u) / root.unsqueeze(-1)
+    swing = tilt.unsqueeze(-1) * chords + 2 * (lean * xi.radial).unsqueeze(-1) * axis
+    return PolarTangent(radial, xi.perpendicular + swing)
