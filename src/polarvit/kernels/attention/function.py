@@ -13,6 +13,7 @@ from torch import Tensor
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.attention.reference import reference_attention
 
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked up once: compilers cannot trace the import system
 IMPLEMENTATIONS = ("auto", "triton", "reference")
 FUSED_DTYPES = (torch.float32, torch.bfloat16)
 LARGEST_WIDTH = 128
@@ -50,15 +51,14 @@ def polar_attention(
     """
     check(query, key, value, scale, mask, implementation)
     del deterministic
-    if implementation == "reference":
+    if implementation == "reference" or (implementation == "auto" and not query.radius.is_cuda):
         return reference_attention(query, key, value, scale, k=k, mask=mask)
     obstacle = why_not_triton(query, key, value)
     if obstacle is None:
         return fused_attention(query, key, value, scale, k, mask)
     if implementation == "triton":
         raise RuntimeError(f"polar_attention: implementation 'triton' cannot run here: {obstacle}")
-    if query.radius.is_cuda:
-        say_once(obstacle)
+    say_once(obstacle)
     return reference_attention(query, key, value, scale, k=k, mask=mask)
 
 
@@ -79,13 +79,15 @@ def fused_attention(
     for point in (query, key, value):
         points.append((point.radius if flat else point.radius.float() / root).contiguous())
         points.append(point.direction.mT.contiguous())  # no copy where the producer already stores dimension first
+    if mask is not None:
+        mask = mask.contiguous()
     radius, direction, _ = attention_forward(*points, (factor if flat else factor * k).contiguous(), mask)
     return PolarPoint(radius if flat else radius * root, direction.mT).map(lambda x: x.to(value.radius.dtype))
 
 
 def why_not_triton(query: PolarPoint, key: PolarPoint, value: PolarPoint) -> str | None:
     """None where the kernel can run, else the reason."""
-    if importlib.util.find_spec("triton") is None:
+    if not HAS_TRITON:
         return "Triton is not installed (pip install polarvit[triton])"
     if not query.radius.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the points are on {query.radius.device}, expected cuda (or TRITON_INTERPRET=1 to interpret it)"
