@@ -48,6 +48,12 @@ def test_without_a_gpu_or_interpreter_the_kernel_says_why_it_cannot_run(monkeypa
         assert polar_attention(**GOOD).direction.shape == (2, 3, 4, 6)
 
 
+def test_auto_never_interprets_on_the_cpu(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(function, "fused_attention", None)
+    assert polar_attention(**GOOD).direction.shape == (2, 3, 4, 6)
+
+
 def test_float64_and_wide_heads_go_to_the_reference(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     wide = {**GOOD, "value": point(2, 3, 5, 200)}
