@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from polarvit.geometry.directions import first_axis, norm_of, product, squared_differences
 from polarvit.geometry.door import geometric, need_broadcast, need_point, need_tensor
@@ -76,6 +77,7 @@ class _Centroid(torch.autograd.Function):
         ctx.save_for_backward(*inputs, *output[1:])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
         a, lag, u, w, mu, first, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors

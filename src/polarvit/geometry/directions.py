@@ -70,6 +70,7 @@ def norm_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
 class _ScaledPolar(torch.autograd.Function):
     """(asinh(e^s |x|), x/|x|): gradient g_a slope u + (g_u - (g_u.u) u)/|x| for x, g_a slope |x| for s.
 
+    |x| is a third output only because backward needs it, and a second derivative asks for its gradient.
     A zero vector is the origin: (`origin_radius`, e_0) at every scale s, as if |x| were e^-s `origin_radius`. Its
     slope e^s is held at e^40, so that it stays finite.
     """
@@ -87,17 +88,16 @@ class _ScaledPolar(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[2])
         ctx.save_for_backward(output[2], output[1], inputs[1])
 
     @staticmethod
-    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, grad_norm: Tensor) -> tuple[Tensor, Tensor]:
         norm, u, s = ctx.saved_tensors
         slope = scaled_asinh_slope(norm, s)
         zero = norm == 0
         length = torch.where(zero, torch.exp(-s.clamp_max(40.0)) * origin_radius(u.dtype), norm)
         across = grad_u - (grad_u * u).sum(-1, keepdim=True) * u
-        grad_x = (grad_a * slope).unsqueeze(-1) * u + across / length.unsqueeze(-1)
+        grad_x = (grad_a * slope + grad_norm).unsqueeze(-1) * u + across / length.unsqueeze(-1)
         return grad_x, grad_a * slope * norm
 
 

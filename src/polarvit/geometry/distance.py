@@ -94,7 +94,7 @@ def squared_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -
 
 
 class _PairwiseHaversine(torch.autograd.Function):
-    """D [..., N, M]. Saves the inputs and two [N, M] tensors, the chord and D; never [N, M, n].
+    """D and the chord, [..., N, M]. Saves the inputs and these two [N, M] tensors; never [N, M, n].
 
     The gradient of the chord is (u_i - c) sum_j g_ij - sum_j g_ij (v_j - c) with c the mean key direction: the
     two sums are nearly equal for clustered directions, and the centring keeps their difference.
@@ -109,14 +109,13 @@ class _PairwiseHaversine(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(*inputs, *output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor, grad_q: Tensor) -> tuple[Tensor, ...]:
         a, u, b, v, d, q = ctx.saved_tensors
         slope_a, slope_b, slope_q = haversine_slopes(a.unsqueeze(-1), b.unsqueeze(-2), q, d)
-        g = grad * slope_q
+        g = grad * slope_q + grad_q
         centre = v.mean(-2, keepdim=True)
         x, y = u - centre, v - centre
         grad_u = x * g.sum(-1).unsqueeze(-1) - product(g, y)

@@ -23,7 +23,7 @@ from polarvit.geometry.scaled import rescale, restore, sh
 def _gap(u: Tensor, axis: int) -> Tensor:
     """1 - u_axis, by the chord where it would cancel."""
     ideal = axis_vector(axis, u)
-    return torch.where(u[..., axis] > 0.5, chord(u, ideal), 1 - u[..., axis])
+    return torch.where(u[..., axis] >= 0, chord(u, ideal), 1 - u[..., axis])
 
 
 @geometric
