@@ -16,8 +16,8 @@ from polarvit.experiments.precision import peer_row, peer_table, run
 from polarvit.experiments.precision.peers import methods
 from polarvit.experiments.precision.samples import Spread, clusters, resolution_limit, unit_pairs
 from polarvit.experiments.precision.truth import worst_truth_error
-from polarvit.experiments.tables import console
 from polarvit.geometry import centroid, distance
+from polarvit.tables import console
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,7 @@ import torch
 
 from polarvit.experiments.precision.samples import DIM, axis_and_directions, clusters, directions
 from polarvit.experiments.precision.statements import weight_decay
-from polarvit.experiments.provenance import provenance, write_json
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.tables import console, number, prose
 from polarvit.geometry import (
     PolarPoint,
     PolarTangent,
@@ -33,6 +31,8 @@ from polarvit.geometry import (
     to_space,
     transport,
 )
+from polarvit.provenance import provenance, write_json
+from polarvit.tables import console, number, prose
 
 F64 = torch.float64
 
@@ -301,7 +301,7 @@ def run(settings: Settings) -> list[str]:
     result = {
         "experiment": "corrections",
         "command": "polarvit reproduce corrections",
-        "provenance": provenance(settings),
+        "provenance": provenance(seed=settings.seed, quick=settings.quick),
         "corrections": [correction.record() for correction in found],
     }
     write_json(settings.out / "corrections.json", result)

@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from polarvit.experiments.provenance import provenance, write_json
-from polarvit.experiments.registry import Settings
 from polarvit.models import VisionModel
+from polarvit.provenance import provenance, write_json
 from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
 from polarvit.training.evaluate import Scores
@@ -40,7 +39,7 @@ class RunFolder:
         write_json(
             self.path / "environment.json",
             {
-                **provenance(Settings(seed=recipe.train.seed), product_precision=recipe.train.precision),
+                **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
                 "parameters": model.count(),
                 "config": model.config.to_dict(),
             },
@@ -57,7 +56,7 @@ class RunFolder:
     ) -> None:
         """Write the final metrics and the weights."""
         metrics: dict[str, Any] = {
-            **provenance(Settings(seed=recipe.train.seed), product_precision=recipe.train.precision),
+            **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
             "title": recipe.title,
             "model": recipe.model.name,
             "parameters": model.count(),

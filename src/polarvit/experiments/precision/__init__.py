@@ -19,9 +19,9 @@ from polarvit.experiments.precision.samples import DIM, SIZE, clusters
 from polarvit.experiments.precision.statements import STATEMENTS
 from polarvit.experiments.precision.sweep import method_errors, sweep
 from polarvit.experiments.precision.truth import DIGITS, worst_truth_error
-from polarvit.experiments.provenance import provenance, write_json
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.tables import console, number, prose, table
+from polarvit.provenance import provenance, write_json
+from polarvit.tables import console, number, prose, table
 
 ALLOWED = 2.0
 """Polar errors may be this many resolution limits, in the median."""
@@ -57,7 +57,7 @@ def measure(settings: Settings) -> dict[str, Any]:
     return {
         "experiment": "precision",
         "command": "polarvit precision" + (" --quick" if settings.quick else ""),
-        "provenance": provenance(settings),
+        "provenance": provenance(seed=settings.seed, quick=settings.quick),
         "protocol": {
             "clusters": many,
             "points": SIZE,

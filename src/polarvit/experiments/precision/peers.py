@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from polarvit.experiments.precision.samples import stored, stored_ambient
-from polarvit.experiments.provenance import package_version
 from polarvit.geometry import PolarPoint, ambient, centroid, distance, from_ambient, from_ball, to_ball
+from polarvit.provenance import package_version
 
 Distance = Callable[[PolarPoint, PolarPoint], Tensor]
 Centroid = Callable[[PolarPoint], PolarPoint]

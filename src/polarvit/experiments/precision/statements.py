@@ -14,8 +14,8 @@ from torch import Tensor
 from polarvit.experiments.precision.operations import ambient_point, geodesic_error
 from polarvit.experiments.precision.samples import DIM, SIZE, axis_and_directions, clusters, stored, stored_ambient
 from polarvit.experiments.precision.sweep import failure_radii
-from polarvit.experiments.tables import number
 from polarvit.geometry import PolarPoint, PolarTangent, ambient, centroid, distance, tangent_inner
+from polarvit.tables import number
 
 F32 = torch.float32
 

@@ -7,7 +7,7 @@ import math
 import re
 from pathlib import Path
 
-from polarvit.experiments.provenance import commit, package_version, write_json
+from polarvit.provenance import commit, package_version, write_json
 
 
 def test_json_is_strict(tmp_path: Path) -> None:

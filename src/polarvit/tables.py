@@ -1,4 +1,4 @@
-"""Tables for the terminal, one look for all experiments."""
+"""Tables for the terminal, one look for all commands."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from polarvit._version import __version__
-from polarvit.experiments.registry import Settings
 
 PACKAGES = ("torch", "numpy", "mpmath", "matplotlib", "geoopt", "hypll")
 
@@ -25,13 +24,13 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def provenance(settings: Settings, *, product_precision: str = "float32") -> dict[str, Any]:
-    """The record at the head of every JSON under `results/`."""
+def provenance(*, seed: int, quick: bool = False, product_precision: str = "float32") -> dict[str, Any]:
+    """The record at the head of every JSON of a measurement: results and runs."""
     return {
         "polarvit": __version__,
         "commit": commit(),
-        "seed": settings.seed,
-        "quick": settings.quick,
+        "seed": seed,
+        "quick": quick,
         "product_precision": product_precision,
         "machine": machine(),
         "python": platform.python_version(),
@@ -64,7 +63,7 @@ def processor() -> str:
 
 def commit() -> str | None:
     """Short commit of the checkout this code runs from, with '+' if its sources were changed; None outside git."""
-    here = Path(__file__).parent.parent
+    here = Path(__file__).parent
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10)
