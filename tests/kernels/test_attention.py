@@ -150,7 +150,7 @@ def test_a_masked_key_does_not_count_and_a_row_without_keys_is_the_origin(device
     scale = scales(1, device)
     out, gradients = run(query, key, value, scale, "triton", torch.float32, mask=mask)
     exact, exact_gradients = run(query, key, value, scale, "reference", torch.float64, mask=mask)
-    torch.testing.assert_close(out, exact.map(torch.Tensor.float), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(out, exact.map(torch.Tensor.float), rtol=2e-6, atol=2e-6)
     assert (out.radius[1] == 0).all()
     assert (out.direction[1, ..., 0] == 1).all()
     for name, ours, theirs in zip(NAMES, gradients, exact_gradients, strict=False):
@@ -178,7 +178,7 @@ def test_coinciding_points_come_back_as_they_are(r, device):
     many = PolarPoint(torch.full((1, 1, 33), r, device=device), point.direction.expand(1, 1, 33, 8).contiguous())
     query = many.map(lambda x: x[:, :, :3])
     out, gradients = run(query, many, many, scales(1, device), "triton", torch.float32)
-    torch.testing.assert_close(out.radius, query.radius, rtol=4 * EPS, atol=4 * EPS)
+    torch.testing.assert_close(out.radius, query.radius, rtol=6 * EPS, atol=6 * EPS)
     torch.testing.assert_close(out.direction, query.direction, rtol=0, atol=4 * EPS)
     assert all(g.isfinite().all() for g in gradients)
 
@@ -188,8 +188,8 @@ def test_a_one_hot_row_returns_the_value_it_attends_to(r, device):
     _, key, value = points(Case(1, 1, 1, 9, 8, 8, r), device)
     query = key.map(lambda x: x[:, :, 2:5])
     out, gradients = run(query, key, value, torch.full((1,), 50.0, device=device), "triton", torch.float32)
-    torch.testing.assert_close(out.radius, value.radius[:, :, 2:5], rtol=4 * EPS, atol=0)
-    torch.testing.assert_close(out.direction, value.direction[:, :, 2:5], rtol=0, atol=4 * EPS)
+    torch.testing.assert_close(out.radius, value.radius[:, :, 2:5], rtol=6 * EPS, atol=0)
+    torch.testing.assert_close(out.direction, value.direction[:, :, 2:5], rtol=0, atol=6 * EPS)
     assert all(g.isfinite().all() for g in gradients)
 
 

@@ -40,18 +40,19 @@ def spread(low: float, high: float) -> np.ndarray:
     return np.concatenate([grid, np.linspace(0.2, min(1.2, high), 511), [0.0]]).astype(np.float32)
 
 
-# name, float64 truth, arguments, allowed error in eps; exp of a large argument on the GPU is off by its rounding, so
-# the tolerance grows with the argument.
+# Name, float64 truth, arguments, allowed error in eps and its growth with the argument. The interpreter stays below 4;
+# the GPU's division, square root and exponential are each off by up to 2 units in the last place (4 eps), and the
+# exponential of x by the rounding of x log2(e).
 CASES = [
     ("expm1", np.expm1, spread(1e-30, 80.0), 6, 1.5),
     ("expm1", np.expm1, -spread(1e-30, 200.0), 6, 0.0),
-    ("log1p", np.log1p, spread(1e-30, 1e30), 6, 0.0),
+    ("log1p", np.log1p, spread(1e-30, 1e30), 8, 0.0),
     ("sinh", np.sinh, spread(1e-30, 85.0), 8, 1.5),
     ("sinh", np.sinh, -spread(1e-30, 85.0), 8, 1.5),
     ("cosh", np.cosh, spread(1e-30, 85.0), 6, 1.5),
     ("scaled_sinh", lambda x: -0.5 * np.expm1(-2 * x), spread(1e-30, 1000.0), 6, 0.0),
     ("scaled_cosh", lambda x: 0.5 + 0.5 * np.exp(-2 * x), spread(1e-30, 1000.0), 4, 0.0),
-    ("asinh_of_root", lambda x: np.arcsinh(np.sqrt(x)), spread(1e-36, 1e36), 6, 0.0),
+    ("asinh_of_root", lambda x: np.arcsinh(np.sqrt(x)), spread(1e-36, 1e36), 10, 0.0),
 ]
 
 
