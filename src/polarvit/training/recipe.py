@@ -2,9 +2,11 @@
 
     polarvit recipes list              the recipes that ship with the package
     polarvit recipes show digits       one of them
+    polarvit recipes keys              every key, with its default
     polarvit train digits --set optim.lr=1e-3
 
-Lengths are counted in optimizer steps, never in epochs.
+Lengths are counted in optimizer steps, never in epochs. A file may start from another with `base: name`: its own keys
+replace those of the base, group by group.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from polarvit.data.augment.config import Augmentation
+from polarvit.models.registry import entry
 from polarvit.training.settings import SettingsError, build, nearest, plain
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16"]
@@ -27,12 +30,18 @@ class Model:
     """Which network: a registered name, fields of its config to change, and weights to start from."""
 
     name: str
+    """A registered model; `polarvit models` lists them."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Config fields of the model, e.g. {num_classes: 100, img_size: 32}."""
+    """Config fields of the model, e.g. {img_size: 32, patch_size: 4}; the number of classes comes from the data."""
     pretrained: str | None = None
     """A weight tag, folder or hub id to start from; the classifier is replaced if the classes differ."""
     calibrate: bool = True
     """Set layer scales and head gains on the first batch (polar models only; not when starting from weights)."""
+
+    def __post_init__(self) -> None:
+        kind = type(entry(self.name.partition(".")[0]).config)
+        config = build(kind, self.options, "model.options")
+        object.__setattr__(self, "options", {key: getattr(config, key) for key in self.options})
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,11 @@ class Optim:
     lr: float = 1e-3
     """Peak learning rate."""
     weight_decay: float = 0.05
+    """Decoupled decay, times the learning rate; scales, gains, biases and position tables are not decayed."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of the first and second moments."""
     eps: float = 1e-8
+    """Added to the root of the second moment."""
     warmup: int = 0
     """Steps of linear warm-up."""
     warmup_lr: float = 1e-6
@@ -89,6 +101,7 @@ class Train:
     precision: Precision = "tf32"
     """Matrix products: fp64, fp32 (strict), tf32, or bf16 autocast. Geometry is float32 in all but fp64."""
     seed: int = 0
+    """Seed of the weights, the order of the data, its augmentation and stochastic depth."""
     compile: bool = False
     """Compile the blocks of the model."""
     cuda_graph: bool = False
@@ -114,6 +127,7 @@ class Watch:
     eval_every: int = 1000
     """Steps between evaluations; the last step is always evaluated."""
     eval_batch: int = 512
+    """Images in one evaluation batch, of all processes together."""
     checkpoint_every: int = 1000
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 2
@@ -121,6 +135,7 @@ class Watch:
     shard_mb: int = 500
     """Largest file of a checkpoint."""
     tensorboard: bool = False
+    """Write TensorBoard files beside the log (extra `tensorboard`)."""
     wandb: str | None = None
     """Project name for Weights & Biases (extra `wandb`)."""
 
@@ -135,12 +150,19 @@ class Recipe:
     """One training run."""
 
     title: str
+    """One line for people: which model on which data."""
     model: Model
+    """The network."""
     data: Data
+    """The images."""
     augment: Augmentation = field(default_factory=Augmentation)
+    """What is done to a training image."""
     optim: Optim = field(default_factory=Optim)
+    """The optimizer and its schedule."""
     train: Train = field(default_factory=Train)
+    """The loop."""
     watch: Watch = field(default_factory=Watch)
+    """Logs, evaluations and checkpoints."""
 
 
 def shipped() -> dict[str, Path]:
@@ -150,18 +172,44 @@ def shipped() -> dict[str, Path]:
 
 
 def read(source: str | Path) -> dict[str, Any]:
-    """The data of a recipe by shipped name or file path."""
+    """The data of a recipe by shipped name or file path, merged onto that of its `base`."""
+    return _read(find(source), ())
+
+
+def find(source: str | Path, beside: Path | None = None) -> Path:
+    """The file of a recipe: a shipped name, or a path (of a base: relative to the file that names it)."""
     known = shipped()
-    path = known.get(str(source), Path(source))
+    path = known.get(str(source), (beside or Path()) / source)
     if not path.is_file():
         raise SettingsError(f"no recipe '{source}': not a file, and {nearest(str(source), list(known))}")
+    return path
+
+
+def _read(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in below:
+        names = " -> ".join(each.name for each in (*below, path.resolve()))
+        raise SettingsError(f"{path.name}: its bases go round in a circle: {names}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path.name}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise SettingsError(f"{path.name}: expected a mapping of settings")
-    return values
+    if "base" not in values:
+        return values
+    base = values.pop("base")
+    if not isinstance(base, str):
+        raise SettingsError(f"{path.name}: base must be the name or the path of a recipe, got {base!r}")
+    return merge(_read(find(base, path.parent), (*below, path.resolve())), values)
+
+
+def merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `values` on top: mappings are merged key by key, everything else is replaced."""
+    merged = dict(base)
+    for key, value in values.items():
+        before = base.get(key)
+        merged[key] = merge(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def load(source: str | Path, overrides: list[str] | None = None) -> Recipe:
