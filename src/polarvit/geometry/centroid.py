@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from polarvit.geometry.directions import first_axis, norm_of, product, squared_differences
+from polarvit.geometry.directions import first_axis, norm_of, squared_differences, wide
 from polarvit.geometry.door import geometric, need_broadcast, need_point, need_tensor
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
@@ -29,7 +29,7 @@ class _Centroid(torch.autograd.Function):
 
     `lag` is a minus the largest a, formed before the division by sqrt(k) and without gradient: the ratio of two masses
     keeps every digit that way. Also returns, without gradient, what backward needs of each row: the lag and the radius
-    m of its farthest key, ln(E+S), ln(T+|V|), ln|V| (all after division by e^m) and the index of the heaviest key.
+    m of its farthest key, ln(E+S), ln(T+|V|) and |V| (all after division by e^m) and the index of the heaviest key.
     """
 
     generate_vmap_rule = True
@@ -53,23 +53,23 @@ class _Centroid(torch.autograd.Function):
         heaviest = share.sum(-2).argmax(-1)
         centre = _take(u, heaviest)
         offset = u - centre
-        mean = product(share, offset)
+        mean = (wide(share) @ wide(offset)).to(u.dtype)
         m2 = (mass * squared_differences(mean, offset)).sum(-1)
         ubar = centre + mean
         length = norm_of(ubar).squeeze(-1)
         direction = torch.where((length > 0).unsqueeze(-1), ubar / length.unsqueeze(-1), first_axis(u))
 
-        log_v = torch.log(total * length)
+        size = total * length
         log_e = torch.log((w * torch.exp((least.unsqueeze(-1) - key).clamp_max(0.0))).sum(-1)) - m - least
         log_minus = torch.logaddexp(torch.log(m2 / (1 + length)), log_e)
-        log_plus = torch.logaddexp(log_v + 0.6931471805599453, log_minus)
+        log_plus = torch.logaddexp(torch.log(2 * size), log_minus)
         radius = 0.5 * (log_plus - log_minus)
-        small = torch.asinh(torch.exp(log_v - 0.5 * (log_minus + log_plus)))
+        small = torch.asinh(size * exp_capped(-0.5 * (log_minus + log_plus)))
         radius = torch.where(radius < 1, small, radius)
         empty = (w == 0).all(-1)
         radius = torch.where(empty, torch.zeros_like(radius), radius)
         direction = torch.where(empty.unsqueeze(-1), first_axis(u), direction)
-        return radius, direction, first, m, log_minus, log_plus, log_v, heaviest
+        return radius, direction, first, m, log_minus, log_plus, size, heaviest
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -80,10 +80,10 @@ class _Centroid(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
-        a, lag, u, w, mu, first, m, log_minus, log_plus, log_v, heaviest = ctx.saved_tensors
+        a, lag, u, w, mu, first, m, log_minus, log_plus, size, heaviest = ctx.saved_tensors
         some = torch.isfinite(log_minus)
         grad_a = torch.where(some, grad_a, torch.zeros_like(grad_a)).unsqueeze(-1)
-        turned = some & torch.isfinite(log_v)
+        turned = some & (size >= torch.finfo(size.dtype).tiny)
         g = grad_u - (grad_u * mu).sum(-1, keepdim=True) * mu
         g = torch.where(turned.unsqueeze(-1), g, torch.zeros_like(g))
 
@@ -95,19 +95,26 @@ class _Centroid(torch.autograd.Function):
         up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
         over = exp_capped(ahead - _row(log_minus, some))  # e^a / (E + S)
         under = exp_capped(-key - _row(m + log_minus, some))  # e^-a / (E + S)
-        turn = exp_capped(ahead - _row(log_v, turned))  # e^a / |V|
+        turn = torch.exp(ahead.clamp_max(0.0)) / torch.where(turned, size, torch.ones_like(size)).unsqueeze(
+            -1
+        )  # e^a / |V|
 
         slope_w = 0.5 * (up * (1 - sinh * chi) - (under + sinh * chi * over))
+        # Near the origin up and under are both 1/sum(w): there the two terms are sinh a and cosh a tanh a_mu.
+        part = size * torch.exp(-torch.where(some, log_plus, torch.zeros_like(log_plus)))
+        close = 0.5 * (up + over) * sinh * (1 - chi) - part.unsqueeze(-1) * cosh * over
+        slope_w = torch.where((m < 1).unsqueeze(-1), close, slope_w)
         slope_a = 0.5 * w * (up * (1 - cosh * chi) + under - cosh * chi * over)
         pull = grad_a * 0.5 * w * sinh * (up + over)
-        sideways = product(g, offset.mT) - (g * mean).sum(-1, keepdim=True)
+        sideways = (wide(g) @ wide(offset.mT) - wide(g * mean).sum(-1, keepdim=True)).to(u.dtype)
 
         grad_w = grad_a * slope_w + sinh * turn * sideways
         to_a = (grad_a * slope_a + w * cosh * turn * sideways).sum(-2)
-        spin = product((w * sinh * turn).mT, g)
+        spin = (wide(w * sinh * turn).mT @ wide(g)).to(u.dtype)
         spin = spin - (spin * u).sum(-1, keepdim=True) * u
-        to_u = product(pull.mT, mean) - pull.sum(-2).unsqueeze(-1) * offset + (pull * chi).sum(-2).unsqueeze(-1) * u
-        return to_a, None, to_u + spin, grad_w
+        force = wide(pull)
+        to_u = (force.mT @ wide(mean) - force.sum(-2).unsqueeze(-1) * wide(offset)).to(u.dtype)
+        return to_a, None, to_u + (pull * chi).sum(-2).unsqueeze(-1) * u + spin, grad_w
 
 
 def _row(x: Tensor, valid: Tensor) -> Tensor:

@@ -126,8 +126,6 @@ def squared_differences(x: Tensor, y: Tensor) -> Tensor:
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def product(x: Tensor, y: Tensor) -> Tensor:
-    """Matrix product that no TF32 or bf16 setting can round: float32 goes through float64 where there is one."""
-    if x.dtype == torch.float32 and x.device.type != "mps":
-        return (x.double() @ y.double()).float()
-    return x @ y
+def wide(x: Tensor) -> Tensor:
+    """float32 as float64 where there is one: sums of products that nearly cancel, and that TF32 must not round."""
+    return x.double() if x.dtype == torch.float32 and x.device.type != "mps" else x

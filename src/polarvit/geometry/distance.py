@@ -14,39 +14,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polarvit.geometry.directions import chord, product, squared_differences
+from polarvit.geometry.directions import chord, squared_differences, wide
 from polarvit.geometry.door import geometric, need_broadcast, need_point, need_same_dim, need_same_space
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
 
-def haversine(a: Tensor, b: Tensor, q: Tensor) -> Tensor:
-    """D from rescaled radii and chord, for radii of any size (checked form; see docs/numerics.md).
+def haversine_terms(a: Tensor, b: Tensor, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(S, e^(a+b-S), sinh^2(D/2) e^-S) for rescaled radii and chord, of any size.
 
-    Everything is divided by e^S, S the exponent of the larger term, and D is read off in the log domain when S is
-    large.
+    S is the exponent of the larger of the two terms, a mere scale without gradient.
     """
     gap = (a - b).abs()
-    s = torch.maximum(gap, a + b + torch.log(0.5 * q))
-    radial = 0.25 * torch.expm1(-gap).square() * torch.exp(gap - s)
-    angular = 0.5 * sh(a) * sh(b) * q * exp_capped(a + b - s)
-    z2 = radial + angular
+    s = torch.maximum(gap, a + b + torch.log(0.5 * q)).detach()
+    growth = exp_capped(a + b - s)
+    return s, growth, 0.25 * torch.expm1(-gap).square() * torch.exp(gap - s) + 0.5 * sh(a) * sh(b) * q * growth
+
+
+def haversine(a: Tensor, b: Tensor, q: Tensor) -> Tensor:
+    """D from rescaled radii and chord, read off in the log domain where S is large."""
+    s, _, z2 = haversine_terms(a, b, q)
     z = torch.sqrt(z2)
     near = 2 * torch.asinh(torch.exp(0.5 * s.clamp_max(40.0)) * z)
     far = s + 2 * torch.log(z + torch.sqrt(z2 + torch.exp(-s)))
     return torch.where(s <= 40, near, far)
 
 
-def haversine_slopes(a: Tensor, b: Tensor, q: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def haversine_slopes(a: Tensor, b: Tensor, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """dD/da, dD/db, dD/dq, all zero where the points coincide.
 
     dD/da = [sinh(a-b) + cosh a sinh b q] / sinh D and its mirror, dD/dq = sinh a sinh b / sinh D, each divided by
-    e^D above and below. The radial slopes are cosines of the angle between geodesics, never larger than 1.
+    e^S above and below. sinh D comes from the same terms as the numerators, so that the rounding of a + b in the
+    exponent cancels. The radial slopes are cosines of the angle between geodesics, never larger than 1.
     """
+    s, growth, z2 = haversine_terms(a, b, q)
+    apart = z2 > 0
+    z2 = torch.where(apart, z2, torch.ones_like(z2))
+    inverse = torch.where(apart, 0.5 / torch.sqrt(z2 * (z2 + torch.exp(-s))), torch.zeros_like(z2))
     gap = a - b
-    inverse = torch.where(d > 0, 1 / sh(torch.where(d > 0, d, torch.ones_like(d))), torch.zeros_like(d))
-    radial = torch.sign(gap) * sh(gap.abs()) * torch.exp(gap.abs() - d)
-    growth = exp_capped(a + b - d)
+    radial = torch.sign(gap) * sh(gap.abs()) * torch.exp(gap.abs() - s)
     slope_a = (radial + ch(a) * sh(b) * q * growth) * inverse
     slope_b = (-radial + ch(b) * sh(a) * q * growth) * inverse
     slope_q = sh(a) * sh(b) * growth * inverse
@@ -62,7 +68,7 @@ class _Haversine(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,10 +100,11 @@ def squared_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -
 
 
 class _PairwiseHaversine(torch.autograd.Function):
-    """D and the chord, [..., N, M]. Saves the inputs and these two [N, M] tensors; never [N, M, n].
+    """D and the chord, [..., N, M]. Saves the inputs and the chord; never [N, M, n].
 
     The gradient of the chord is (u_i - c) sum_j g_ij - sum_j g_ij (v_j - c) with c the mean key direction: the
-    two sums are nearly equal for clustered directions, and the centring keeps their difference.
+    two sums are nearly equal for clustered directions, and the centring keeps their difference. Where close pairs
+    lie far from the mean, centring does not help: the difference is taken in float64.
     """
 
     generate_vmap_rule = True
@@ -109,17 +116,17 @@ class _PairwiseHaversine(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, *output)
+        ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, grad_q: Tensor) -> tuple[Tensor, ...]:
-        a, u, b, v, d, q = ctx.saved_tensors
-        slope_a, slope_b, slope_q = haversine_slopes(a.unsqueeze(-1), b.unsqueeze(-2), q, d)
+        a, u, b, v, q = ctx.saved_tensors
+        slope_a, slope_b, slope_q = haversine_slopes(a.unsqueeze(-1), b.unsqueeze(-2), q)
         g = grad * slope_q + grad_q
         centre = v.mean(-2, keepdim=True)
-        x, y = u - centre, v - centre
-        grad_u = x * g.sum(-1).unsqueeze(-1) - product(g, y)
-        grad_v = y * g.sum(-2).unsqueeze(-1) - product(g.mT, x)
+        g, x, y = wide(g), wide(u - centre), wide(v - centre)
+        grad_u = (x * g.sum(-1).unsqueeze(-1) - g @ y).to(u.dtype)
+        grad_v = (y * g.sum(-2).unsqueeze(-1) - g.mT @ x).to(v.dtype)
         return (grad * slope_a).sum(-1), grad_u, (grad * slope_b).sum(-2), grad_v
 
 
@@ -127,7 +134,7 @@ class _PairwiseHaversine(torch.autograd.Function):
 def pairwise_distance(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> Tensor:
     """Distances of all pairs: p [..., N], q [..., M] -> [..., N, M], by the law of haversines.
 
-    One autograd function with the closed-form gradient of the chord; it keeps two N x M tensors for backward.
+    One autograd function with the closed-form gradient; of N x M tensors it keeps only the chord for backward.
     """
     for name, x in (("p", p), ("q", q)):
         need_point("pairwise_distance", name, x)

@@ -33,7 +33,7 @@ def frame_components(a: Tensor, b: Tensor, cosine: Tensor, gap: Tensor) -> tuple
     wide, tall = torch.sinh(n), torch.cosh(n)
     cosh_sinh = torch.where(outward, ch(large) * wide, tall * sh(large))
     sinh_cosh = torch.where(outward, tall * sh(large), ch(large) * wide)
-    radial = 0.5 * (torch.exp(-n) - torch.exp(n - 2 * large))
+    radial = torch.exp(-n) * sh(large - small)
     closing = torch.where(outward, radial, -radial) + cosh_sinh * gap
     near_r = torch.where(open_angle, sinh_cosh + cosh_sinh * cosine, closing)
     near_q = torch.where(outward, wide * torch.exp(-large), sh(large))
