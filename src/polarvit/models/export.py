@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-
 from torch.overrides import TorchFunctionMode
 
 from polarvit.models.base import VisionModel
@@ -46,6 +45,7 @@ def export_onnx(model: VisionModel, path: str | Path, batch: Batch = "dynamic") 
         input_names=["images"],
         output_names=["logits"],
         dynamo=True,
+        optimize=False,  # runtimes do it themselves; here its time grows with the square of the graph
         verbose=False,
     )
     if onnx is None:
@@ -71,7 +71,7 @@ class _Exportable(TorchFunctionMode):
         return _BASIC.get(func, func)(*args, **(kwargs or {}))
 
 
-def _differences(x: Tensor, y: Tensor, compute_mode: str) -> Tensor:
+def _differences(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(-1).sqrt()
 
 

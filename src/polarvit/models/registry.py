@@ -7,6 +7,8 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from polarvit.models.base import VisionModel
 from polarvit.models.config import VisionConfig, checked_keys
 from polarvit.models.polar_vit import PolarViT, PolarViTConfig
@@ -70,6 +72,42 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> Visio
     model = found.model(type(found.config).from_dict(values))
     model.default_cfg["architecture"] = found.name
     return model
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cifar100": {"img_size": 32, "patch_size": 4, "num_classes": 100},
+    "imagenet": {"img_size": 224, "patch_size": 16, "num_classes": 1000},
+}
+"""Inputs for which sizes are compared."""
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """One line of `polarvit models`."""
+
+    name: str
+    setting: str
+    parameters: int
+    headless: int
+    """Parameters without the classifier."""
+    summary: str
+    reference: str
+
+
+def model_rows(pattern: str = "*", setting: str = "cifar100") -> list[ModelRow]:
+    """Sizes of the registered models that match, for the inputs of a setting (`SETTINGS`). No weights are made."""
+    if setting not in SETTINGS:
+        raise ValueError(f"model_rows: setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
+    rows = []
+    for name in list_models(pattern):
+        with torch.device("meta"):
+            model = create_model(name, **SETTINGS[setting])
+        c = model.config
+        summary = f"{c.depth} blocks, width {c.dim}, MLP {c.mlp_dim}, {c.heads} heads, patch {c.patch_size}"
+        rows.append(
+            ModelRow(name, setting, model.count(), model.count(classifier=False), summary, entry(name).reference)
+        )
+    return rows
 
 
 _SIZES: dict[str, dict[str, Any]] = {

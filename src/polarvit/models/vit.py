@@ -39,6 +39,11 @@ class Attention(nn.Module):
         x = F.scaled_dot_product_attention((q / self.temperature).to(v.dtype), k, v, dropout_p=dropout)
         return self.out(x.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
+    def weights(self, x: Tensor) -> Tensor:
+        """Attention weights [B, H, N, N]."""
+        q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return torch.softmax((q / self.temperature) @ k.mT / q.shape[-1] ** 0.5, -1)
+
 
 class Block(nn.Module):
     """Pre-norm transformer block with stochastic depth."""
