@@ -1,0 +1,179 @@
+"""`polarvit data prepare` and `polarvit data list`."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from polarvit.data.sources import Source
+
+
+class Kind(StrEnum):
+    """What a source is."""
+
+    AUTO = "auto"
+    FOLDER = "folder"
+    CIFAR = "cifar"
+    HUB = "hub"
+    DIGITS = "digits"
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Pack data sets once, so that training starts at once.")
+    group.command("prepare")(prepare)
+    group.command("list")(list_folders)
+    app.add_typer(group, name="data")
+
+
+def prepare(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A folder with one folder of images per class (or train/ and test/ with such), an unpacked CIFAR "
+            "download, a Hugging Face id (owner/name), or digits.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(help="The new folder, e.g. data/photos.", show_default=False)],
+    size: Annotated[
+        int | None,
+        typer.Option("--image-size", min=1, help="Resize to squares of this many pixels; needed if sizes differ."),
+    ] = None,
+    validation: Annotated[
+        float, typer.Option("--validation", min=0, max=1, help="Share of each training class to hold out.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of that choice.")] = 0,
+    kind: Annotated[Kind, typer.Option("--kind", help="What SOURCE is, if it cannot be guessed.")] = Kind.AUTO,
+    image: Annotated[str | None, typer.Option("--image-column", help="Hugging Face: column of the images.")] = None,
+    label: Annotated[str | None, typer.Option("--label-column", help="Hugging Face: column of the labels.")] = None,
+    config: Annotated[str | None, typer.Option("--config", help="Hugging Face: configuration of the set.")] = None,
+) -> None:
+    """Pack a data set into one folder that training maps into memory.
+
+    A corrupt image or an empty class is an error that names it; the folder appears only when it is complete.
+
+    \b
+    polarvit data prepare photos data/photos --image-size 64 --validation 0.2
+    polarvit data prepare cifar-100-python data/cifar100
+    polarvit data prepare uoft-cs/cifar10 data/cifar10
+    polarvit data prepare digits data/digits
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from polarvit.data import prepare as pack
+    from polarvit.data.errors import DataError
+
+    if out.exists():
+        raise DataError(f"{out}: already exists; delete it or choose another folder")
+    columns = {"image": image, "label": label, "config": config}
+    opened = open_source(source, kind, **columns)
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*shown, console=Console(stderr=True)) as progress:
+        task = progress.add_task(opened.description, total=None)
+
+        def report(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        pack(opened, out, image_size=size, validation=validation, seed=seed, progress=report)
+    typer.echo(f"{out}: {summary(read_meta(out))}")
+
+
+def list_folders(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders to look into. Default: data.", show_default=False)
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Read everything and compare the checksums.")] = False,
+) -> None:
+    """List prepared data sets: images, classes, sizes, where they came from.
+
+    \b
+    polarvit data list
+    polarvit data list data/photos --verify
+    """
+    found = [place for folder in folders or [Path("data")] for place in prepared(folder)]
+    if not found:
+        typer.echo("nothing prepared here; make one with: polarvit data prepare SOURCE data/NAME")
+    for place in found:
+        meta = read_meta(place)
+        if verify:
+            from polarvit.data import PackedDataset
+
+            for split in meta["splits"]:
+                PackedDataset.open(place, split).verify()
+        typer.echo(f"{place}: {summary(meta)}{', checksums match' if verify else ''}")
+
+
+def prepared(folder: Path) -> list[Path]:
+    """Prepared folders: this one, or those directly inside."""
+    if (folder / "meta.json").is_file():
+        return [folder]
+    return sorted(path.parent for path in folder.glob("*/meta.json"))
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What a prepared folder says of itself."""
+    from polarvit.data.errors import DataError
+
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        summary(meta)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / 'meta.json'}: not written by `polarvit data prepare`, or damaged") from error
+    return meta
+
+
+def summary(meta: dict[str, Any]) -> str:
+    """One line on a prepared folder."""
+    counts = ", ".join(f"{part['count']:,} {split}" for split, part in meta["splits"].items())
+    height, width = meta["image_size"]
+    return f"{counts}; {len(meta['classes'])} classes; {height} x {width}; from {meta['source']}"
+
+
+def open_source(name: str, kind: Kind, **columns: str | None) -> Source:
+    """The source that `name` means; `columns` are for the hub."""
+    from polarvit.data import sources
+    from polarvit.data.errors import DataError
+
+    kind = guess(name) if kind is Kind.AUTO else kind
+    if kind is Kind.HUB:
+        return sources.HubSource(name, **columns)
+    if any(columns.values()):
+        raise DataError(f"{name}: --image-column, --label-column and --config are for Hugging Face data sets only")
+    if kind is Kind.DIGITS:
+        return sources.DigitsSource()
+    return sources.CifarSource(name) if kind is Kind.CIFAR else sources.FolderSource(name)
+
+
+def guess(name: str) -> Kind:
+    """What a source is by its looks."""
+    path = Path(name)
+    if (path / "dataset_dict.json").is_file():
+        return Kind.HUB
+    if (path / "batches.meta").is_file() or (path / "meta").is_file():
+        return Kind.CIFAR
+    if path.is_dir():
+        return Kind.FOLDER
+    if name == "digits":
+        return Kind.DIGITS
+    return Kind.HUB if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) else Kind.FOLDER
+
+
+def describe(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Classes and splits of data that training can read: digits, a prepared folder, a folder of class folders."""
+    from polarvit.data.sources import DigitsSource, FolderSource
+
+    if path == "digits":
+        digits = DigitsSource()
+        return digits.classes, digits.splits
+    if (Path(path) / "meta.json").is_file():
+        meta = read_meta(Path(path))
+        return tuple(meta["classes"]), tuple(meta["splits"])
+    folder = FolderSource(path)
+    return folder.classes, folder.splits

@@ -1,0 +1,62 @@
+"""`polarvit export`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from polarvit.cli.options import Weights
+
+
+class Format(StrEnum):
+    """What to write."""
+
+    ONNX = "onnx"
+    PROGRAM = "program"
+
+
+SUFFIX = {Format.ONNX: ".onnx", Format.PROGRAM: ".pt2"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+
+
+def export(
+    weights: Weights,
+    form: Annotated[
+        Format, typer.Option("--format", help="onnx for other runtimes, program for PyTorch (torch.export).")
+    ] = Format.ONNX,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", dir_okay=False, help="The new file. Default: model.onnx or model.pt2.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="A fixed number of images. Default: any number.")
+    ] = None,
+) -> None:
+    """Write a trained model as one file for another runtime.
+
+    \b
+    polarvit export runs/photos --out photos.onnx
+    polarvit export runs/photos --format program --batch 1
+    """
+    import torch
+
+    from polarvit.cli.trained import find_model
+    from polarvit.models.export import export_onnx, export_program
+
+    target = out or Path(f"model{SUFFIX[form]}")
+    if target.exists():
+        raise FileExistsError(f"{target}: already exists; choose another name with --out")
+    model = find_model(weights).model
+    target.parent.mkdir(parents=True, exist_ok=True)
+    size: int | Literal["dynamic"] = batch or "dynamic"
+    if form is Format.ONNX:
+        export_onnx(model, target, size)
+    else:
+        torch.export.save(export_program(model, size), target)
+    shape = ", ".join(map(str, (batch or "any", model.config.in_chans, *model.config.image)))
+    typer.echo(f"{target}: images ({shape}) to {model.num_classes} logits, {target.stat().st_size / 1e6:.1f} MB")

@@ -1,0 +1,172 @@
+"""`polarvit train` and `polarvit finetune`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polarvit.cli.errors import INTERRUPTED
+from polarvit.cli.options import Device, Weights, check_device
+
+if TYPE_CHECKING:
+    from polarvit.training.recipe import Recipe
+
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change one setting of the recipe; may be repeated.", metavar="KEY=VALUE"),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", file_okay=False, help="Folder of the run. Default: runs/ and the recipe's name."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its newest checkpoint.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of everything that is drawn (train.seed).")]
+DataPath = Annotated[
+    str | None,
+    typer.Option("--data", help="Prepared folder, folder of class folders, or digits (data.path).", metavar="PATH"),
+]
+
+ADAPTABLE = ("img_size", "dropout", "drop_path", "drop_path_schedule", "implementation")
+"""Options of a recipe's model that apply to weights which already have an architecture."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train)
+    app.command("finetune")(finetune)
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A shipped recipe (see polarvit recipes list) or a YAML file. Not needed with --resume.",
+            show_default=False,
+        ),
+    ] = None,
+    sets: Sets = None,
+    out: Out = None,
+    resume: Resume = False,
+    device: Device = None,
+    seed: Seed = None,
+    data: DataPath = None,
+) -> None:
+    """Train a model from a recipe, evaluate it and save it.
+
+    The folder of the run holds the recipe, the log, checkpoints, final metrics and, in model/, the weights. Ctrl-C
+    saves a checkpoint and says how to go on.
+
+    \b
+    polarvit train digits
+    polarvit train own_images --data data/photos --out runs/photos
+    polarvit train digits --set optim.lr=1e-3 --set train.steps=600
+    polarvit train --resume --out runs/digits
+    torchrun --nproc-per-node 2 -m polarvit train imagenet_vit_tiny
+    """
+    changes = [*(sets or []), *_flags(seed, data)]
+    if resume and out is not None and (out / "recipe.yaml").is_file():
+        recipe = str(out / "recipe.yaml")
+    if recipe is None:
+        hint = f"{out} holds no run" if out else "give --out with the folder of the run"
+        raise typer.BadParameter(f"nothing to resume: {hint}" if resume else "missing", param_hint="RECIPE")
+
+    from polarvit.training.recipe import load
+
+    run(load(recipe, changes), out or Path("runs") / Path(recipe).stem, resume=resume, device=device)
+
+
+def finetune(
+    weights: Weights,
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe or a YAML file.", show_default=False)],
+    sets: Sets = None,
+    out: Out = None,
+    resume: Resume = False,
+    device: Device = None,
+    seed: Seed = None,
+    data: DataPath = None,
+) -> None:
+    """Train weights you have on other data, as a recipe says.
+
+    The weights decide the architecture; of the recipe's model options only the image size, dropout and stochastic
+    depth apply. The classifier starts fresh if the number of classes differs.
+
+    \b
+    polarvit finetune runs/imagenet_polar_vit_tiny cub_polar_vit_tiny
+    polarvit finetune runs/photos own_images --data data/other --out runs/other
+    """
+    from polarvit.training.recipe import load
+
+    loaded = load(recipe, [*(sets or []), *_flags(seed, data)])
+    run(
+        starting_from(weights, loaded),
+        out or Path("runs") / f"{Path(recipe).stem}-finetuned",
+        resume=resume,
+        device=device,
+    )
+
+
+def starting_from(weights: str, recipe: Recipe) -> Recipe:
+    """The recipe with these weights to start from, and their architecture."""
+    from polarvit.cli.trained import registered, weights_folder
+    from polarvit.models.weights import CONFIG, find, read_config
+
+    folder = weights_folder(weights)
+    stored = read_config(find(folder) / CONFIG)
+    options = {"img_size": stored["config"]["img_size"]}
+    options |= {key: value for key, value in recipe.model.options.items() if key in ADAPTABLE}
+    name = registered(stored["architecture"])
+    return replace(recipe, model=replace(recipe.model, name=name, options=options, pretrained=folder))
+
+
+def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:
+    """Run a recipe and say where, how it went, and how to continue it."""
+    from polarvit.training import checkpoint
+    from polarvit.training import train as train_recipe
+    from polarvit.training.loop import Interrupted
+
+    check_device(device)
+    done = checkpoint.steps(out / "checkpoints")
+    if resume and (out / "metrics.json").is_file() and done and done[0][0] >= recipe.train.steps:
+        say(f"{out} is complete: {recipe.train.steps} steps. Evaluate it with: polarvit eval {shlex.quote(str(out))}")
+        return
+    say(f"{recipe.title}: {recipe.train.steps:,} steps of {recipe.train.batch_size} images -> {out}")
+    again = f"continue with: {resume_command(out, device)}"
+    try:
+        scores = train_recipe(recipe, out, resume=resume, device=device)
+    except Interrupted as stopped:
+        say(f"saved at step {stopped.step}; {again}")
+        raise typer.Exit(INTERRUPTED) from stopped
+    except KeyboardInterrupt:
+        if checkpoint.steps(out / "checkpoints"):
+            say(f"stopped; the last checkpoint is whole, {again}")
+        raise
+    if scores is not None:
+        say(f"top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.4f} on {scores.count:,} images")
+    say(f"weights in {out / 'model'}; try: polarvit predict IMAGE --weights {shlex.quote(str(out))}")
+
+
+def resume_command(out: Path, device: str | None) -> str:
+    """The command that continues a run, with as many processes as now."""
+    words = ["train", "--resume", "--out", shlex.quote(str(out))]
+    words += ["--device", device] if device else []
+    world, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if world == 1:
+        return " ".join(["polarvit", *words])
+    nodes = ["--nnodes", str(world // local), "..."] if world > local else []
+    return " ".join(["torchrun", *nodes, "--nproc-per-node", str(local), "-m", "polarvit", *words])
+
+
+def say(text: str) -> None:
+    """A line for people, once even when several processes run."""
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(text)
+
+
+def _flags(seed: int | None, data: str | None) -> list[str]:
+    """The short options as settings; a path is quoted, so that YAML reads it as text."""
+    quoted = "" if data is None else "'" + data.replace("'", "''") + "'"
+    return [*([f"train.seed={seed}"] if seed is not None else []), *([f"data.path={quoted}"] if data else [])]
