@@ -11,13 +11,13 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polarvit.geometry import PolarPoint
+from polarvit.kernels.linear import radius_of_log_sinh
 from polarvit.models.base import call_block
 from polarvit.models.polar_vit import PolarViT
 from polarvit.nn import PolarAttention, PolarLinear
-from polarvit.nn.radius import radius_of_log_sinh
 
 
 def target(config_target: float | None, width: int, k: float) -> float:
@@ -73,11 +73,12 @@ def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
 class _Undo:
     """A handle like a hook's for a patched bound method."""
 
-    def __init__(self, module: nn.Module, name: str) -> None:
+    def __init__(self, module: PolarAttention, name: str) -> None:
         self.module, self.name = module, name
 
     def remove(self) -> None:
         del self.module.__dict__[self.name]
+        self.module.one_by_one = False
 
 
 def _meet_heads(name: str, attention: PolarAttention, goal: float | None, k: float, reached: dict[str, float]) -> _Undo:
@@ -94,6 +95,7 @@ def _meet_heads(name: str, attention: PolarAttention, goal: float | None, k: flo
         return heads
 
     attention.__dict__["to_heads"] = to_heads
+    attention.one_by_one = True
     return _Undo(attention, "to_heads")
 
 

@@ -8,11 +8,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from polarvit.geometry import PolarPoint, centroid, concat, pairwise_distance, split_heads
+from polarvit.geometry import PolarPoint, centroid, pairwise_distance, split_heads
+from polarvit.geometry.scaled import rescale, restore
 from polarvit.kernels import polar_attention
-from polarvit.nn.linear import PolarLinear
-from polarvit.nn.position import NoShift, PositionalEncoding
-from polarvit.nn.precision import full, in_full_precision
+from polarvit.kernels.heads import merge_heads, project_heads
+from polarvit.nn.linear import PolarLinear, joined
+from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
+from polarvit.nn.precision import full, in_full_precision, product
+from polarvit.nn.radius import AnchoredRadius
 from polarvit.parameters import NO_DECAY, Role
 
 
@@ -47,6 +50,7 @@ class PolarAttention(nn.Module):
             raise ValueError(f"PolarAttention: dropout must be in [0, 1), got {dropout}")
         self.dim, self.heads, self.head_dim, self.dropout = dim, heads, dim // heads, dropout
         self.implementation = implementation
+        self.one_by_one = False  # calibration sets it: it must meet every layer on its own
         self.query, self.key, self.value, self.out = (
             PolarLinear(dim, dim, rule=rule, init="orthogonal", time_init=time_init) for _ in range(4)
         )
@@ -70,13 +74,45 @@ class PolarAttention(nn.Module):
         self, x: PolarPoint, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor
     ) -> tuple[PolarPoint, PolarPoint, PolarPoint]:
         """Query, key and value heads [B, H, N], gained and placed."""
-        layers = (self.query, self.key, self.value)
-        q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
-        if positions is not None and extent is not None:
-            q, key = (self.position(p, positions, extent, k=k) for p in (q, key))
-        elif not isinstance(self.position, NoShift):
+        placed = positions is not None and extent is not None
+        if not placed and not isinstance(self.position, NoShift):
             raise ValueError(f"PolarAttention: {type(self.position).__name__} needs positions and extent")
+        layers = (self.query, self.key, self.value)
+        if self.together():
+            x = x.map(full)
+            weight = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])  # type: ignore[misc]
+            return self.project_together(x, product(x.direction, weight), positions, extent, k=k)
+        q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
+        if placed:
+            q, key = (self.position(p, positions, extent, k=k) for p in (q, key))
         return q, key, v
+
+    def together(self) -> bool:
+        """Whether one product and one kernel make queries, keys and values at once."""
+        rules = all(type(layer.rule) is AnchoredRadius for layer in (self.query, self.key, self.value))
+        plane = isinstance(self.position, NoShift) or (
+            isinstance(self.position, HoroShift) and self.position.grid_axes == 2
+        )
+        return rules and plane and not self.one_by_one
+
+    @in_full_precision
+    def project_together(
+        self, x: PolarPoint, y: Tensor, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor = 1.0
+    ) -> tuple[PolarPoint, PolarPoint, PolarPoint]:
+        """Everything between the joint product `y` and the attention core."""
+        layers = (self.query, self.key, self.value)
+        encoding = self.position if isinstance(self.position, HoroShift) else None
+        q, key, v = project_heads(
+            y,
+            rescale(x.radius, k),
+            torch.stack([full(layer.time_weight) for layer in layers]),
+            torch.stack([torch.stack(layer.rule.scalars()) for layer in layers]),  # type: ignore[operator]
+            full(self.log_gain),
+            None if encoding is None else full(encoding.rate),
+            None if positions is None or extent is None else positions / extent,
+            "none" if encoding is None else encoding.mode,
+        )
+        return tuple(PolarPoint(restore(p.radius, k), p.direction) for p in (q, key, v))  # type: ignore[return-value]
 
     @in_full_precision
     def to_heads(self, x: PolarPoint, index: int, *, k: float | Tensor = 1.0) -> PolarPoint:
@@ -108,7 +144,8 @@ class PolarAttention(nn.Module):
     @in_full_precision
     def merge(self, heads: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
         """Join heads [B, H, N] by direct concatenation into [B, N]."""
-        return concat(PolarPoint(heads.radius.transpose(1, 2), heads.direction.transpose(1, 2)), k=k)  # type: ignore[arg-type]
+        merged = merge_heads(PolarPoint(rescale(heads.radius, k), heads.direction))
+        return PolarPoint(restore(merged.radius, k), merged.direction)
 
     def scale(self) -> Tensor:
         """gamma/tau_h [H]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal
 
 import torch
@@ -11,8 +10,10 @@ from torch import Tensor, nn
 from polarvit.geometry import PolarPoint
 from polarvit.geometry.directions import norm_and_direction
 from polarvit.geometry.scaled import rescale, restore, sqrt_k
+from polarvit.kernels.linear import linear_epilogue
+from polarvit.kernels.linear.reference import log_cosh, preactivation
 from polarvit.nn.precision import full, in_full_precision, product
-from polarvit.nn.radius import RadiusRule, radius_rule
+from polarvit.nn.radius import AnchoredRadius, RadiusRule, radius_rule
 from polarvit.parameters import ORDINARY, Role
 
 Activation = Literal["relu", "gelu"]
@@ -24,8 +25,8 @@ class PolarLinear(nn.Module):
         h = phi(W x),  u' = h/|h|,  a' = asinh(e^l),  l = beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0
 
     At initialisation this is the general Lorentz layer y = (sqrt(k + |Wx|^2), Wx) for every k. With W = [w_0, W_s],
-    W x = sqrt(k) cosh(a) (w_0 + W_s chi), chi = tanh(a) u: the product runs over the Klein vector, whose entries are
-    at most 1, and cosh(a) joins in the log domain, so the layer holds at any radius. An activation of c y with a
+    W x = sqrt(k) cosh(a) (w_0 + tanh(a) W_s u): the product runs over the unit direction, tanh(a) follows, and cosh(a)
+    joins in the log domain, so the layer holds at any radius. An activation of c y with a
     positive factor c is c phi_c(y) for those on offer (none, ReLU, GELU).
 
     Shapes: [..., in_features] -> [..., out_features] as `PolarPoint`s.
@@ -70,26 +71,44 @@ class PolarLinear(nn.Module):
         if x.dim != self.in_features:
             raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
         x = x.map(full)
-        klein = torch.tanh(rescale(x.radius, k)).unsqueeze(-1) * x.direction
-        return self.finish(x, klein, product(klein, self.weight), k=k)
+        return self.finish(x, product(x.direction, self.joined_weight()), k=k)
+
+    def joined_weight(self) -> Tensor:
+        """W_s, and below it phi, so that one product gives both; padded to a multiple of 8 rows."""
+        if not isinstance(self.rule, AnchoredRadius):
+            return self.weight
+        return joined([self.weight], [self.rule.phi])
 
     @in_full_precision
-    def finish(self, x: PolarPoint, klein: Tensor, y: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
-        """Everything after the matrix product `y` = W_s chi: activation, direction and radius."""
+    def finish(self, x: PolarPoint, y: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
+        """Everything after the matrix product `y` of the directions: activation, direction and radius."""
         a = rescale(x.radius, k)
-        y = y + full(self.time_weight)
-        if self.activation == "relu":
-            y = torch.relu(y)
-        elif self.activation == "gelu":
-            # y Phi(c y), c = sqrt(k) cosh a. Phi has saturated long before the cap on a matters.
-            c = (torch.cosh(a.clamp_max(40.0)) * sqrt_k(k, a)).unsqueeze(-1)
-            y = 0.5 * y * torch.erfc(-c * y * math.sqrt(0.5))
+        if isinstance(self.rule, AnchoredRadius):
+            radius, direction = linear_epilogue(
+                y,
+                a,
+                full(self.time_weight),
+                *self.rule.scalars(),
+                out_features=self.out_features,
+                activation=self.activation,
+                root_k=sqrt_k(k, a),
+            )
+            return PolarPoint(restore(self.rule.bound_radius(radius), k), direction)
+        klein = torch.tanh(a).unsqueeze(-1)
+        y = preactivation(klein * y + full(self.time_weight), a, self.activation, sqrt_k(k, a))
         norm, direction = norm_and_direction(y)
-        log_cosh = a + torch.log1p(torch.exp(-2 * a)) - math.log(2)
-        return PolarPoint(restore(self.rule(torch.log(norm) + log_cosh, a, x.direction, klein), k), direction)
+        radius = self.rule(torch.log(norm) + log_cosh(a), a, x.direction, klein * x.direction)
+        return PolarPoint(restore(radius, k), direction)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, activation={self.activation}"
+
+
+def joined(weights: list[Tensor], rows: list[Tensor]) -> Tensor:
+    """Weights and single rows stacked, with zero rows up to a multiple of 8 (which matrix units want)."""
+    height = sum(len(weight) for weight in weights) + len(rows)
+    padding = rows[0].new_zeros(-height % 8, rows[0].shape[0])
+    return torch.cat([*weights, torch.stack(rows), padding])
 
 
 class PolarMLP(nn.Module):

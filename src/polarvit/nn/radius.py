@@ -14,15 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from polarvit.kernels.linear import radius_of_log_sinh
 from polarvit.nn.precision import full
 from polarvit.parameters import ANCHORED, NO_DECAY, Role, anchor
-
-
-def radius_of_log_sinh(l: Tensor) -> Tensor:
-    """asinh(e^l) for any l."""
-    small = torch.asinh(torch.exp(l.clamp_max(0.0)))
-    large = l + torch.log1p(torch.sqrt(1 + torch.exp(-2 * l.clamp_min(0.0))))
-    return torch.where(l > 0, large, small)
 
 
 class RadiusRule(nn.Module):
@@ -68,8 +62,17 @@ class AnchoredRadius(RadiusRule):
                     parameter.add_(deviation * torch.randn_like(parameter))
 
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
-        l = full(self.beta) * log_norm + full(self.slope) * a + (klein * full(self.phi)).sum(-1) + full(self.phi0)
-        return radius_of_log_sinh(l)
+        beta, slope, phi0 = self.scalars()
+        l = beta * log_norm + slope * a + (klein * full(self.phi)).sum(-1) + phi0
+        return self.bound_radius(radius_of_log_sinh(l))
+
+    def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
+        """beta, lambda and phi_0 in full precision, as the fused layer takes them."""
+        return full(self.beta), full(self.slope), full(self.phi0)
+
+    def bound_radius(self, radius: Tensor) -> Tensor:
+        """The radius as it is; a rule with a bound cuts it off."""
+        return radius
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
@@ -142,8 +145,8 @@ class HardBound(AnchoredRadius):
         super().__init__(in_features)
         self.bound = bound
 
-    def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
-        return super().forward(log_norm, a, u, klein).clamp_max(self.bound)
+    def bound_radius(self, radius: Tensor) -> Tensor:
+        return radius.clamp_max(self.bound)
 
 
 class LorentzRadius(RadiusRule):

@@ -104,8 +104,9 @@ class RiemannianAdamW(Optimizer):
         decay = group["weight_decay"]
         if group["role"] == Role.ANCHORED.value and decay:
             pairs = [(p, a) for p, a in zip(group["params"], group["anchors"], strict=True) if p.grad is not None]
-            for p, anchor in pairs:
-                p.lerp_(anchor.to(p), _times(group["lr"], decay, p))
+            gaps = torch._foreach_sub([p for p, _ in pairs], [a for _, a in pairs])
+            torch._foreach_mul_(gaps, group["lr"] * decay)
+            torch._foreach_sub_([p for p, _ in pairs], gaps)
             decay = 0.0
         states = [self.state[p] for p in params]
         adamw(

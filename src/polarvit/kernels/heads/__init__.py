@@ -1,0 +1,57 @@
+"""What stands between the products of polar attention: heads split, gained and placed, and joined again."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polarvit.geometry import PolarPoint
+from polarvit.kernels.heads.reference import reference_merge_heads, reference_project_heads
+from polarvit.kernels.pick import fused_runs
+
+LARGEST_TILE = 1024
+
+
+def project_heads(
+    product: Tensor,
+    a: Tensor,
+    weight: Tensor,
+    scalars: Tensor,
+    log_gain: Tensor,
+    rate: Tensor | None = None,
+    place: Tensor | None = None,
+    mode: str = "none",
+) -> list[PolarPoint]:
+    """Query, key and value heads [B, H, N] of rescaled radius, from one matrix product.
+
+    `product` [B, N, 3 D + extra] is u [W_q; W_k; W_v]^T with phi_q . u, phi_k . u, phi_v . u in the next three columns;
+    `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each; `log_gain` [3, H]; `rate`
+    [H, 2] and `place` [N, 2] = m/M of the horospherical shift of queries and keys, `mode` none, separate or joint.
+    """
+    width = weight.shape[1] // log_gain.shape[1]
+    if not fused_runs(product, a, weight) or log_gain.shape[1] * width > LARGEST_TILE:
+        return reference_project_heads(product, a, weight, scalars, log_gain, rate, place, mode)
+    from polarvit.kernels.heads.operator import MODES, project_op
+
+    radius, direction = project_op(
+        product.contiguous(),
+        a.contiguous(),
+        weight.contiguous(),
+        scalars.contiguous(),
+        log_gain.contiguous(),
+        (log_gain if rate is None else rate).contiguous(),
+        (a if place is None else place).contiguous(),
+        MODES[mode],
+    )
+    return [PolarPoint(r, d.mT) for r, d in zip(radius.unbind(), direction.unbind(), strict=True)]
+
+
+def merge_heads(heads: PolarPoint) -> PolarPoint:
+    """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation."""
+    if not fused_runs(*heads) or heads.shape[1] * heads.dim > LARGEST_TILE:
+        return reference_merge_heads(heads)
+    from polarvit.kernels.heads.operator import merge_op
+
+    return PolarPoint(*merge_op(heads.radius.contiguous(), heads.direction.mT.contiguous()))
+
+
+__all__ = ["merge_heads", "project_heads", "reference_merge_heads", "reference_project_heads"]

@@ -1,0 +1,63 @@
+"""The fused epilogue of the polar linear layer against its float64 reference."""
+
+import pytest
+import torch
+
+from polarvit.kernels.linear import operator, reference_linear_epilogue
+from polarvit.kernels.linear.operator import ACTIVATIONS, linear_epilogue_op
+
+SHAPES = [(37, 20), (5, 192), (1, 7), (66, 64)]
+
+
+def inputs(rows: int, width: int, device: torch.device, radius: float = 4.0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows + width)
+    product = torch.randn(rows, width + 8, generator=generator) / 3
+    a = radius * torch.rand(rows, generator=generator)
+    weight = torch.randn(width, generator=generator) / 5
+    return [x.to(device) for x in (product, a, weight, torch.tensor(1.1), torch.tensor(0.2), torch.tensor(-0.1))]
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch):
+    make = operator.new_output
+    monkeypatch.setattr(operator, "new_output", lambda shape, like: make(shape, like).fill_(torch.nan))
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+@pytest.mark.parametrize(("rows", "width"), SHAPES, ids=lambda x: str(x))
+def test_values_and_gradients_are_those_of_the_reference(activation, rows, width, device):
+    leaves = [x.requires_grad_() for x in inputs(rows, width, device)]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    radius, direction = linear_epilogue_op(*leaves, ACTIVATIONS[activation], 1.3)
+    wanted = reference_linear_epilogue(*exact, out_features=width, activation=activation, root_k=1.3)
+    torch.testing.assert_close(radius.double(), wanted[0], rtol=2e-6, atol=1e-6)
+    torch.testing.assert_close(direction.double(), wanted[1], rtol=0, atol=1e-6)
+    ways = [torch.randn_like(radius), torch.randn_like(direction)]
+    sum((x * y).sum() for x, y in zip((radius, direction), ways, strict=True)).backward()
+    sum((x * y).sum() for x, y in zip(wanted, ways, strict=True)).backward()
+    for one, two in zip(leaves, exact, strict=True):
+        assert (one.grad - two.grad).norm() <= 1e-5 * two.grad.norm() + 1e-7
+
+
+def test_a_row_of_zeros_gives_the_origin_and_finite_gradients(device):
+    product, a, weight, *scalars = inputs(4, 16, device)
+    product[1] = 0
+    leaves = [x.requires_grad_() for x in (product, a, torch.zeros_like(weight), *scalars)]
+    radius, direction = linear_epilogue_op(*leaves, 0, 1.0)
+    assert radius[1] < 1e-15
+    assert direction[1, 0] == 1
+    (radius.sum() + direction.sum()).backward()
+    assert all(torch.isfinite(x.grad).all() for x in leaves)
+
+
+@pytest.mark.parametrize("far", [60.0, 200.0, 1000.0])
+def test_any_input_radius_is_finite(far, device):
+    leaves = [x.requires_grad_() for x in inputs(6, 16, device)]
+    with torch.no_grad():
+        leaves[1].fill_(far)
+    radius, direction = linear_epilogue_op(*leaves, 2, 1.0)
+    exact = [x.detach().double() for x in leaves]
+    wanted, _ = reference_linear_epilogue(*exact, out_features=16, activation="gelu")
+    torch.testing.assert_close(radius.double(), wanted, rtol=1e-6, atol=1e-5)
+    (radius.sum() + direction.sum()).backward()
+    assert all(torch.isfinite(x.grad).all() for x in leaves)

@@ -1,0 +1,29 @@
+"""A whole model through the fused kernels gives what the plain code gives."""
+
+import torch
+
+from polarvit.kernels.pick import kernels
+from polarvit.models import create_model
+
+
+def test_a_model_through_the_kernels_agrees_with_the_plain_one_in_float64(device):
+    torch.manual_seed(0)
+    model = create_model(
+        "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=24, heads=2, drop_path=0.0
+    ).to(device)
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 0.05 * torch.randn_like(p)
+    images = torch.randn(2, 3, 8, 8, device=device)
+    with kernels("interpreted" if device.type == "cpu" else "auto"):
+        logits = model(images)
+        logits.square().sum().backward()
+    fused = {name: p.grad.double() for name, p in model.named_parameters()}
+    model = model.double()
+    model.zero_grad()
+    exact = model(images.double())
+    exact.square().sum().backward()
+    torch.testing.assert_close(logits.double(), exact, rtol=0, atol=2e-6)
+    whole = torch.cat([p.grad.flatten() for p in model.parameters()])
+    gap = torch.cat([(fused[name] - p.grad).flatten() for name, p in model.named_parameters()])
+    assert gap.norm() < 1e-5 * whole.norm()
