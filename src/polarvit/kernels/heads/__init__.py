@@ -24,8 +24,8 @@ def project_heads(
     """Query, key and value heads [B, H, N] of rescaled radius, from one matrix product.
 
     `product` [B, N, 3 D + extra] is u [W_q; W_k; W_v]^T with phi_q . u, phi_k . u, phi_v . u in the next three columns;
-    `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each; `log_gain` [3, H]; `rate`
-    [H, 2] and `place` [N, 2] = m/M of the horospherical shift of queries and keys, `mode` none, separate or joint.
+    `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each; `log_gain` [3, H];
+    `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q and k, `mode` none, separate or joint.
     """
     width = weight.shape[1] // log_gain.shape[1]
     if not fused_runs(product, a, weight) or log_gain.shape[1] * width > LARGEST_TILE:

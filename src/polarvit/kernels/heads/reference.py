@@ -32,7 +32,8 @@ def reference_project_heads(
 
 
 def _place(point: PolarPoint, rate: Tensor | None, place: Tensor | None, mode: str) -> PolarPoint:
-    assert rate is not None and place is not None
+    assert rate is not None
+    assert place is not None
     t = rate.unsqueeze(1) * place.unsqueeze(0)
     if mode == "joint":
         return horoshift(point, t, axes=(0, 1, 2))

@@ -46,7 +46,8 @@ def linear_epilogue_op(
     radius, direction = new_output((rows,), product), new_output((rows, width), product)
     forward_kernel[(triton.cdiv(rows, block(pad)),)](
         product, a, time_weight, beta, slope, phi0, radius, direction, rows,
-        WIDTH=width, STRIDE=product.shape[1], PAD=pad, BLOCK=block(pad), ACTIVATION=activation, ROOT_K=root_k, num_warps=4,
+        WIDTH=width, STRIDE=product.shape[1], PAD=pad, BLOCK=block(pad), ACTIVATION=activation, ROOT_K=root_k,
+        num_warps=4,
     )  # fmt: skip
     return radius, direction
 
