@@ -34,7 +34,7 @@ def across(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("mode", ["none", "separate", "joint"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "B{}-N{}-H{}-d{}".format(*s))
 def test_placed_heads_and_their_gradients_are_those_of_the_reference(mode, shape, device):
-    b, n, heads, width = shape
+    _b, n, _heads, _width = shape
     leaves = [x.requires_grad_() for x in inputs(shape, device)]
     exact = [x.detach().double().requires_grad_() for x in leaves]
     place = torch.rand(n, 2, device=device)
