@@ -1,0 +1,239 @@
+"""Weights in and out, and every way they can be wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from polarvit.models import PolarViT, ViT, WeightsError, create_model, list_pretrained, load_pretrained, weights
+
+
+@pytest.fixture
+def saved(narrow, tmp_path: Path) -> Path:
+    model = narrow("polar_vit_tiny")
+    model.default_cfg["mean"] = (0.1, 0.2, 0.3)
+    model.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit_config(folder: Path, change) -> None:
+    described = json.loads((folder / "config.json").read_text())
+    change(described)
+    (folder / "config.json").write_text(json.dumps(described))
+
+
+def edit_weights(folder: Path, change, **metadata: str) -> None:
+    state = load_file(folder / "model.safetensors")
+    change(state)
+    save_file(state, folder / "model.safetensors", {"architecture": "polar_vit_tiny", **metadata})
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_saved_model_comes_back_as_it_was(narrow, images, tmp_path, name, dtype) -> None:
+    model = narrow(name, img_size=(8, 16)).to(dtype).eval()
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert again.config == model.config
+    assert again.default_cfg == model.default_cfg
+    assert not again.training
+    for (key, one), two in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        assert one.equal(two), key
+    x = torch.randn(2, 3, 8, 16).to(dtype)
+    assert model(x).equal(again(x))
+
+
+def test_the_folder_holds_config_weights_and_card_and_nothing_else(saved) -> None:
+    assert sorted(os.listdir(saved)) == ["README.md", "config.json", "model.safetensors"]
+    described = json.loads((saved / "config.json").read_text())
+    assert described["format_version"] == 1
+    assert described["architecture"] == "polar_vit_tiny"
+    assert described["config"]["position"] == "separate"
+    assert described["preprocessing"]["mean"] == [0.1, 0.2, 0.3]
+    card = (saved / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: polarvit\n")
+    assert "logits [B, 5]" in card
+
+
+def test_an_edited_card_is_kept_and_an_interrupted_save_leaves_the_old_file(narrow, saved, monkeypatch) -> None:
+    (saved / "README.md").write_text("mine")
+    before = (saved / "model.safetensors").read_bytes()
+    monkeypatch.setattr(weights, "save_file", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        narrow("polar_vit_tiny", dim=32).save_pretrained(saved)
+    monkeypatch.undo()
+    assert (saved / "model.safetensors").read_bytes() == before
+    load_pretrained(saved).save_pretrained(saved)
+    assert (saved / "README.md").read_text() == "mine"
+    assert len(os.listdir(saved)) == 3
+
+
+def test_another_number_of_classes_starts_a_fresh_head_and_says_so(saved) -> None:
+    with pytest.warns(UserWarning, match="classifier of 5 classes was left out"):
+        model = create_model(str(saved), pretrained=True, num_classes=7)
+    assert model.head.normal.shape == (7, 16)
+    with pytest.warns(UserWarning, match="left out"):
+        assert load_pretrained(saved, num_classes=0)(torch.randn(1, 3, 8, 8)).shape == (1, 16)
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+def test_another_image_size_resizes_the_position_table(narrow, tmp_path, name) -> None:
+    narrow(name).save_pretrained(tmp_path)
+    model = load_pretrained(tmp_path, img_size=(16, 12), drop_path=0.2)
+    assert model.config.drop_path == 0.2
+    assert model(torch.randn(1, 3, 16, 12)).shape == (1, 5)
+
+
+def test_a_truncated_file_is_named(saved) -> None:
+    whole = (saved / "model.safetensors").read_bytes()
+    for size in (0, 7, 200, len(whole) - 1):
+        (saved / "model.safetensors").write_bytes(whole[:size])
+        with pytest.raises(WeightsError, match="truncated or not a safetensors file"):
+            load_pretrained(saved)
+
+
+def test_pickled_weights_are_never_opened(saved) -> None:
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("code from the file ran",))
+
+    torch.save({"x": Bomb()}, saved / "pytorch_model.bin")
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"no model\.safetensors"):
+        load_pretrained(saved)
+    (saved / "pytorch_model.bin").rename(saved / "model.safetensors")
+    with pytest.raises(WeightsError, match="not a safetensors file"):
+        load_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update({"norm.bias": torch.zeros(3)}), r"norm\.bias has shape \[3\], expected \[16\]"),
+        (lambda s: s.update({"surprise": torch.zeros(3)}), "unknown key surprise"),
+        (lambda s: s.pop("norm.bias"), r"missing key norm\.bias"),
+        (lambda s: s.update({"norm.bias": torch.zeros(16).half()}), "one floating dtype"),
+        (lambda s: s.update({"norm.bias": torch.zeros(16).long()}), "one floating dtype"),
+    ],
+)
+def test_a_wrong_tensor_is_named(saved, change, message) -> None:
+    edit_weights(saved, change)
+    with pytest.raises(WeightsError, match=message):
+        load_pretrained(saved)
+
+
+def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
+    narrow("vit_tiny").save_pretrained(tmp_path / "other")
+    with pytest.raises(WeightsError, match=r"holds a ViT \(vit_tiny\), expected a PolarViT"):
+        PolarViT.from_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "model.safetensors").replace(saved / "model.safetensors")
+    with pytest.raises(WeightsError, match="holds weights of vit_tiny, the config is that of polar_vit_tiny"):
+        load_pretrained(saved)
+    narrow("polar_vit_tiny").save_pretrained(tmp_path / "model")
+    with pytest.raises(WeightsError, match="weight has shape"):
+        load_pretrained(tmp_path / "model", mlp_dim=64)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["config"].update(depht=2), "unknown key 'depht'; did you mean 'depth'"),
+        (lambda d: d["config"].update(depth="2"), "depth must be int, got '2'"),
+        (lambda d: d["config"].update(depth=2.0), "depth must be int, got 2.0"),
+        (lambda d: d["config"].update(final_norm=1), "final_norm must be bool, got 1"),
+        (lambda d: d["config"].update(position="spiral"), "position must be one of separate"),
+        (lambda d: d["config"].update(img_size=[8]), "img_size must be"),
+        (lambda d: d.update(extra=1), "unknown key extra"),
+        (lambda d: d.pop("preprocessing"), "missing key preprocessing"),
+        (lambda d: d["preprocessing"].update(gamma=1), r"unknown key preprocessing\.gamma"),
+        (lambda d: d.update(format_version=2), "format version 2, expected 1"),
+        (lambda d: d.pop("format_version"), "not a config written by polarvit"),
+        (lambda d: d.update(architecture="resnet50"), "unknown architecture 'resnet50'"),
+        (lambda d: d.update(config=[1]), "'config' must be an object"),
+    ],
+)
+def test_a_wrong_config_is_named(saved, change, message) -> None:
+    edit_config(saved, change)
+    with pytest.raises(WeightsError, match=message):
+        load_pretrained(saved)
+
+
+def test_a_config_that_is_not_json_is_named(saved) -> None:
+    (saved / "config.json").write_text("{")
+    with pytest.raises(WeightsError, match="not readable as JSON"):
+        load_pretrained(saved)
+
+
+def test_an_unknown_name_says_what_was_tried(tmp_path) -> None:
+    with pytest.raises(WeightsError, match=r"not a packaged tag .* not a folder, and not a hub id"):
+        create_model("polar_vit_tinny", pretrained=True)
+    with pytest.raises(WeightsError, match=r"no config\.json"):
+        load_pretrained(tmp_path)
+
+
+def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
+    home = tmp_path / "packaged"
+    home.mkdir()
+    saved.rename(home / "polar_vit_tiny.test")
+    digest = hashlib.sha256((home / "polar_vit_tiny.test" / "model.safetensors").read_bytes()).hexdigest()
+    (home / "index.json").write_text(json.dumps({"polar_vit_tiny.test": digest}))
+    monkeypatch.setattr(weights, "PACKAGED", home)
+    assert list_pretrained() == ["polar_vit_tiny.test"]
+    for name in ("polar_vit_tiny.test", "polar_vit_tiny"):
+        assert create_model(name, pretrained=True).config.dim == 16
+    (home / "index.json").write_text(json.dumps({"polar_vit_tiny.test": "0" * 64, "polar_vit_tiny.more": "1" * 64}))
+    with pytest.raises(WeightsError, match="sha256"):
+        load_pretrained("polar_vit_tiny.test")
+    with pytest.raises(WeightsError, match="several weights, say which"):
+        load_pretrained("polar_vit_tiny")
+    with pytest.raises(WeightsError, match="not installed"):
+        load_pretrained("polar_vit_tiny.more")
+
+
+def test_every_packaged_tag_has_its_files() -> None:
+    for tag in list_pretrained():
+        assert load_pretrained(tag).architecture == tag.partition(".")[0]
+
+
+def test_a_hub_id_is_downloaded_file_by_file(saved, monkeypatch) -> None:
+    asked = []
+
+    def download(repo: str, file: str, **options: object) -> str:
+        asked.append((repo, file, options["revision"]))
+        return str(saved / file)
+
+    monkeypatch.setattr(weights.huggingface_hub, "hf_hub_download", download)
+    model = PolarViT.from_pretrained("someone/polar", revision="v1")
+    assert model.config.dim == 16
+    assert asked == [("someone/polar", "config.json", "v1"), ("someone/polar", "model.safetensors", "v1")]
+    monkeypatch.setattr(weights.huggingface_hub.constants, "ENDPOINT", "http://somewhere")
+    with pytest.raises(WeightsError, match="https"):
+        load_pretrained("someone/polar")
+
+
+def test_pushing_uploads_the_same_three_files(narrow, monkeypatch) -> None:
+    from huggingface_hub import hub_mixin
+
+    sent = []
+
+    class Hub:
+        def __init__(self, token: object = None) -> None:
+            pass
+
+        def create_repo(self, repo_id: str, **_: object):
+            return type("Repo", (), {"repo_id": repo_id})
+
+        def upload_folder(self, *, folder_path: Path, **_: object) -> str:
+            sent.extend(sorted(os.listdir(folder_path)))
+            return "done"
+
+    monkeypatch.setattr(hub_mixin, "HfApi", Hub)
+    assert narrow("vit_tiny").push_to_hub("someone/vit") == "done"
+    assert sent == ["README.md", "config.json", "model.safetensors"]
+    assert ViT.from_pretrained.__func__ is PolarViT.from_pretrained.__func__
