@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from polarvit.geometry import PolarPoint, gyroadd
 from polarvit.geometry.directions import across, norm_and_direction
 from polarvit.geometry.scaled import rescale, restore, scaled_asinh, sh
+from polarvit.kernels.residual import boost_residual
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import NO_DECAY, Role
 
@@ -37,14 +38,6 @@ class Residual(nn.Module):
         return f"drop_path={self.drop_path}"
 
 
-def sinhc(square: Tensor, scale: Tensor) -> Tensor:
-    """sinh(x)/x e^-scale as a smooth function of x^2."""
-    x = torch.sqrt(torch.where(square > 1e-2, square, torch.ones_like(square)))
-    large = 0.5 * (torch.exp(x - scale) - torch.exp(-x - scale)) / x
-    series = 1 + square / 6 * (1 + square / 20 * (1 + square / 42 * (1 + square / 72)))
-    return torch.where(square > 1e-2, large, series * torch.exp(-scale))
-
-
 class BoostResidual(Residual):
     """Polar boost residual: a radial and a sideways boost of x by the step, radius centred over the tokens.
 
@@ -65,18 +58,11 @@ class BoostResidual(Residual):
 
     @in_full_precision
     def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
-        size = full(self.alpha) * self.kept(x)
-        a, b, u, v = rescale(x.radius, k), rescale(step.radius, k), x.direction, step.direction
-        along = b * (u * v).sum(-1)
-        radius = a + size * (along - along.mean(-1, keepdim=True))
-        t = across(u, v)
-        stride = size * b
-        square = stride.square() * t.square().sum(-1)
-        scale = square.detach().sqrt()
-        tilt = (torch.tanh(a) * torch.exp(-scale)).unsqueeze(-1) * u + (stride * sinhc(square, scale)).unsqueeze(-1) * t
-        _, direction = norm_and_direction(tilt)
-        sign = torch.where(radius < 0, -torch.ones_like(radius), torch.ones_like(radius))
-        return PolarPoint(restore(radius * sign, k), direction * sign.unsqueeze(-1))
+        alpha, kept = full(self.alpha), self.kept(x)
+        size = alpha * kept if isinstance(kept, Tensor) else alpha
+        a, b = rescale(x.radius, k), rescale(step.radius, k)
+        radius, direction = boost_residual(a, x.direction, b, step.direction, size)
+        return PolarPoint(restore(radius, k), direction)
 
 
 class ExactBoostResidual(Residual):
