@@ -1,7 +1,7 @@
 """Checkpoints: flat folders of safetensors and JSON, written atomically, complete or not there at all.
 
     runs/cifar/checkpoints/step-00001000/
-        state.json                  step, settings, metrics, and the size and SHA-256 of every file
+        state.json                  step, recipe, best score; size and SHA-256 of every file, and its own
         model-00000.safetensors     parameters and buffers, in shards no larger than asked
         optimizer-00000.safetensors moments and step counts by parameter name
         ema-00000.safetensors       if there is an average
@@ -15,13 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load as parse
+from safetensors.torch import save as serialise
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -47,31 +49,29 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str,
     """Put flat tensors back; the optimizer's groups stay as they are."""
     parameters = dict(model.named_parameters())
     for full, value in tensors.items():
-        name, _, key = full.partition("|")
+        name, _, key = full.rpartition("|")
         if name not in parameters:
             raise CheckpointError(f"optimizer state for '{name}', which this model does not have")
-        p = parameters[name]
-        on_host = key == "step" and not any(g["capturable"] or g["fused"] for g in optimizer.param_groups)
-        device = torch.device("cpu") if on_host and not p.is_cuda else p.device
-        optimizer.state[p][key] = value.to(device)
+        optimizer.state[parameters[name]][key] = value.to(parameters[name].device)
 
 
 def save(folder: Path, parts: dict[str, dict[str, Tensor]], state: dict[str, Any], shard_bytes: int) -> None:
     """Write the tensors of `parts` and `state` into the new folder `folder`, all or nothing."""
+    for stale in folder.parent.glob(".step-*.partial"):
+        shutil.rmtree(stale, ignore_errors=True)
     work = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(work, ignore_errors=True)
     try:
         work.mkdir(parents=True)
         files = {}
         for part, tensors in parts.items():
             for index, shard in enumerate(_shards(tensors, shard_bytes)):
-                path = work / f"{part}-{index:05d}.safetensors"
-                save_file({k: v.detach().cpu().contiguous() for k, v in shard.items()}, path)
-                files[path.name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
-        text = json.dumps({"format": FORMAT, **state, "files": files}, indent=1)
-        (work / "state.json").write_text(text, encoding="utf-8")
-        for path in work.iterdir():
-            _flush(path)
+                name = f"{part}-{index:05d}.safetensors"
+                content = serialise({k: v.detach().cpu().contiguous() for k, v in shard.items()})
+                _write(work / name, content)
+                files[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        state = {"format": FORMAT, **state, "files": files}
+        _write(work / "state.json", json.dumps({**state, "sha256": _seal(state)}, indent=1).encode())
+        _flush(work)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(work, folder)
         _flush(folder.parent)
@@ -84,22 +84,24 @@ def load(folder: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors by part and the state of a checkpoint; raises `CheckpointError` if anything is missing or damaged."""
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        if state.pop("sha256") != _seal(state):
+            raise CheckpointError(f"{folder.name}/state.json: changed after it was written")
         if state["format"] != FORMAT:
             raise CheckpointError(f"{folder.name}: format {state['format']}, this version reads {FORMAT}")
         parts: dict[str, dict[str, Tensor]] = {}
         for name, expected in state["files"].items():
-            path = folder / Path(name).name
-            if path.stat().st_size != expected["bytes"] or _digest(path) != expected["sha256"]:
+            content = (folder / Path(name).name).read_bytes()
+            if len(content) != expected["bytes"] or hashlib.sha256(content).hexdigest() != expected["sha256"]:
                 raise CheckpointError(f"{folder.name}/{name}: truncated or damaged")
-            parts.setdefault(name.rsplit("-", 1)[0], {}).update(load_file(path))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            parts.setdefault(name.rsplit("-", 1)[0], {}).update(parse(content))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise CheckpointError(f"{folder.name}: unreadable ({type(error).__name__}: {error})") from error
     return parts, state
 
 
 def steps(root: Path) -> list[tuple[int, Path]]:
     """Checkpoints under `root`, newest first."""
-    found = [(int(path.name.removeprefix("step-")), path) for path in root.glob("step-*") if path.is_dir()]
+    found = [(int(path.name[5:]), path) for path in root.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
     return sorted(found, reverse=True)
 
 
@@ -135,13 +137,20 @@ def _shards(tensors: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
     return shards
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _seal(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ class Scores:
     top5: float
     count: int
     radius: float | None = None
-    """Mean radius of the final tokens (polar models), over the first batch."""
+    """Mean radius of the final tokens (polar models)."""
 
     def to_dict(self) -> dict[str, float | int | None]:
         return {"loss": self.loss, "top1": self.top1, "top5": self.top5, "count": self.count, "radius": self.radius}
@@ -43,32 +44,52 @@ def evaluate(
     precision: Precision = "fp32",
 ) -> Scores:
     """Scores of `model` on every image of `dataset` once; processes share the work."""
-    plan = SequentialPlan(len(dataset), batch_size)
-    sums = torch.zeros(4, dtype=torch.float64, device=place.device)
-    radius: Tensor | None = None
+    plan = even_plan(len(dataset), batch_size)
+    share = -(-plan.batch_size // place.world)
+    sums = torch.zeros(6, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
-    dtype = next(model.parameters()).dtype
     for step in range(plan.steps):
         images, labels = augmenter.evaluation_batch(dataset, plan, step, place.rank, place.world, place.device)
         if not len(images):
             continue
-        with autocast(precision, place.device):
-            features = model.forward_features(_as(images, dtype))  # type: ignore[operator]
-            logits = model.forward_head(features).float()  # type: ignore[operator]
-        if radius is None and isinstance(features, PolarPoint):
-            radius = features.radius.mean().double()
+        features, logits = outputs(model, _filled(images, share), place.device, precision)
+        logits = logits[: len(labels)]
         top = logits.topk(min(5, logits.shape[-1])).indices == labels[:, None]
-        loss = F.cross_entropy(logits, labels, reduction="sum")
-        sums += torch.stack(
-            [loss.double(), top[:, 0].sum().double(), top.any(-1).sum().double(), sums.new_tensor(len(labels))]
+        right, among = top[:, 0].sum(), top.any(-1).sum()
+        sums[:3] += torch.stack(
+            [F.cross_entropy(logits, labels, reduction="sum").double(), right.double(), among.double()]
         )
+        sums[3] += len(labels)
+        if isinstance(features, PolarPoint):
+            radii = features.radius[: len(labels)]
+            sums[4] += radii.double().sum()
+            sums[5] += radii.numel()
     model.train(was_training)
-    loss, top1, top5, count = place.sum(sums).tolist()
-    return Scores(
-        loss / count, 100 * top1 / count, 100 * top5 / count, int(count), None if radius is None else radius.item()
-    )
+    loss, top1, top5, count, radius, tokens = place.sum(sums).tolist()
+    mean_radius = radius / tokens if tokens else None
+    return Scores(loss / count, 100 * top1 / count, 100 * top5 / count, int(count), mean_radius)
 
 
-def _as(images: Tensor, dtype: torch.dtype) -> Tensor:
-    return images.to(dtype) if dtype == torch.float64 else images
+def outputs(
+    model: nn.Module, images: Tensor, device: torch.device, precision: Precision = "fp32"
+) -> tuple[Any, Tensor]:
+    """Features and logits of a batch; logits in float32, or float64 for a model that is."""
+    if next(model.parameters()).dtype == torch.float64:
+        images = images.double()
+    with autocast(precision, device):
+        features = model.forward_features(images)  # type: ignore[operator]
+        logits: Tensor = model.forward_head(features)  # type: ignore[operator]
+    return features, logits if logits.dtype == torch.float64 else logits.float()
+
+
+def even_plan(length: int, batch_size: int) -> SequentialPlan:
+    """As few batches as `batch_size` allows, as even as they can be: a compiled model sees one shape."""
+    batches = -(-length // batch_size)
+    return SequentialPlan(length, -(-length // batches))
+
+
+def _filled(images: Tensor, size: int) -> Tensor:
+    """The last batch brought to the size of the others with empty images."""
+    missing = size - len(images)
+    return torch.cat([images, images.new_zeros(missing, *images.shape[1:])]) if missing else images

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ class RunLog:
         self.path = folder / "log.jsonl"
         self._cut(start)
         self._file = self.path.open("a", encoding="utf-8", buffering=1)
-        self._writers = [_tensorboard(folder)] if tensorboard else []
+        self._writers = [_tensorboard(folder, start)] if tensorboard else []
         self._wandb = _wandb(wandb, folder, config) if wandb else None
         self._shown: dict[str, str] = {}
         self._bar = Progress(
@@ -56,9 +58,11 @@ class RunLog:
             try:
                 if json.loads(line)["step"] <= start:
                     kept.append(line)
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError):
                 continue  # a line that a kill cut short
-        self.path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        new = self.path.with_name(".log.jsonl.partial")
+        new.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        os.replace(new, self.path)
 
     def write(self, step: int, **values: float | int | None) -> None:
         """One line of numbers at a step."""
@@ -90,6 +94,18 @@ class RunLog:
             self._wandb.finish()
 
 
+class NoLog:
+    """The log of a process that does not lead."""
+
+    def write(self, step: int, **values: float | int | None) -> None: ...
+
+    def at(self, step: int) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
 _SHOWN = {
     "loss": "loss {:.3f}",
     "top1": "top-1 {:.2f} %",
@@ -102,12 +118,12 @@ def _short(key: str, value: float) -> str:
     return _SHOWN[key].format(value)
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise RuntimeError("watch.tensorboard needs the extra: pip install 'polarvit[tensorboard]'") from error
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
 
 
 def _wandb(project: str, folder: Path, config: dict[str, Any]) -> Any:
@@ -115,7 +131,11 @@ def _wandb(project: str, folder: Path, config: dict[str, Any]) -> Any:
         import wandb
     except ImportError as error:
         raise RuntimeError("watch.wandb needs the extra: pip install 'polarvit[wandb]'") from error
-    return wandb.init(project=project, name=folder.name, dir=str(folder), config=config, resume="allow")
+    kept = folder / "wandb.txt"
+    if not kept.exists():
+        kept.write_text(uuid.uuid4().hex, encoding="utf-8")
+    run = kept.read_text(encoding="utf-8")
+    return wandb.init(project=project, name=folder.name, dir=str(folder), config=config, id=run, resume="allow")
 
 
 class Speed:

@@ -9,11 +9,9 @@ nothing else (`polarvit.training.checkpoint`).
 from __future__ import annotations
 
 import copy
-import signal
+import math
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +19,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.sampler import BatchPlan
-from polarvit.models import VisionModel, calibrate, create_model
-from polarvit.models.polar_vit import PolarViT
-from polarvit.optim import RiemannianAdamW, cosine, param_groups
-from polarvit.training import checkpoint
+from polarvit.optim import cosine
+from polarvit.training import checkpoint, continuity
+from polarvit.training.average import update_average
+from polarvit.training.build import build_model, build_optimizer
 from polarvit.training.distributed import Place, place
 from polarvit.training.evaluate import Scores, evaluate
-from polarvit.training.logs import RunLog, Speed
+from polarvit.training.interrupt import Interrupted, interruptible
+from polarvit.training.logs import NoLog, RunLog, Speed
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.sets import Sets, open_sets
-from polarvit.training.settings import plain
+from polarvit.training.sets import open_sets
+from polarvit.training.settings import SettingsError, plain
 from polarvit.training.step import TrainingStep, seed_step, set_precision
 
-CALIBRATION_IMAGES = 128
-
-
-class Interrupted(Exception):
-    """Ctrl-C: the run was saved at `step`."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(f"interrupted at step {step}")
-        self.step = step
+__all__ = ["Interrupted", "Trainer", "train"]
 
 
 def train(
@@ -58,11 +48,11 @@ def train(
 ) -> Scores | None:
     """Run a recipe in `folder`; returns the scores of the last step (None without a validation split).
 
-    `resume` continues from the newest whole checkpoint in the folder, or starts if there is none. `stop_after` ends the
-    call after that many steps of this call, saved, as if interrupted on purpose.
+    `resume` continues from the newest whole checkpoint in the folder, or starts if there is none; a finished run stays
+    as it is. `stop_after` ends the call after that many steps of this call, saved, as if interrupted on purpose.
     """
     with place(device) as here:
-        trainer = Trainer(recipe, RunFolder(Path(folder), here, resume=resume), here, quiet=quiet or not here.leads)
+        trainer = Trainer(recipe, RunFolder(Path(folder), here, resume=resume), here, quiet=quiet)
         return trainer.run(stop_after)
 
 
@@ -71,28 +61,26 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: RunFolder, here: Place, *, quiet: bool = False) -> None:
         self.recipe, self.folder, self.place, self.quiet = recipe, folder, here, quiet
+        graph = recipe.train.cuda_graph and here.device.type == "cuda" and here.world == 1
+        if graph and recipe.train.grad_checkpointing:
+            raise SettingsError("train.cuda_graph and train.grad_checkpointing cannot both be on; set one to false")
         set_precision(recipe.train.precision)
         self.data = open_sets(recipe, here.device)
         self.plan = BatchPlan(len(self.data.train), recipe.train.batch_size, recipe.train.seed)
         self.plan.local(here.rank, here.world)  # the batch divides among the processes, or this raises
-        saved = checkpoint.load_newest(folder.checkpoints)
+        saved = here.told(checkpoint.load_newest(folder.checkpoints) if here.leads else None)
         self.model = build_model(recipe, self.data, self.plan, here, calibrated=saved is None)
         self.average = copy.deepcopy(self.model).requires_grad_(False) if recipe.train.ema else None
-        graph = recipe.train.cuda_graph and here.device.type == "cuda"
-        self.optimizer = RiemannianAdamW(
-            param_groups(self.model, recipe.optim.lr, recipe.optim.weight_decay),
-            betas=recipe.optim.betas,
-            eps=recipe.optim.eps,
-            capturable=graph,
-        )
-        self.start, self.best = 0, Best()
+        self.optimizer = build_optimizer(recipe, self.model, capturable=graph)
+        self.start, self.best, self.seconds = 0, Best(), 0.0
+        self.losses = Losses(here)
         if saved is not None:
             self._restore(*saved)
         if recipe.train.compile:
             self.model.compile_blocks()
         wrapped: nn.Module = self.model
         if here.world > 1:
-            wrapped = DistributedDataParallel(self.model)
+            wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
         self.step = TrainingStep(
             wrapped,
             self.optimizer,
@@ -105,63 +93,63 @@ class Trainer:
 
     def run(self, stop_after: int | None = None) -> Scores | None:
         """Steps from where the run stands to the end."""
-        recipe, watch = self.recipe, self.recipe.watch
-        last = recipe.train.steps
+        recipe, watch, last = self.recipe, self.recipe.watch, self.recipe.train.steps
+        if self.start >= last and self.folder.finished(last):
+            return self.folder.scores()
+        log: RunLog | NoLog = NoLog()
         if self.place.leads:
             self.folder.describe(recipe, self.model)
-        log = RunLog(
-            self.folder.path if self.place.leads else self.folder.aside(self.place.rank),
-            start=self.start,
-            steps=last,
-            tensorboard=watch.tensorboard and self.place.leads,
-            wandb=watch.wandb if self.place.leads else None,
-            config=plain(recipe),
-            quiet=self.quiet,
-        )
-        scores: Scores | None = None
-        speed, losses = Speed(), torch.zeros((), dtype=torch.float64, device=self.place.device)
-        began, counted = time.perf_counter(), 0
+            log = RunLog(
+                self.folder.path,
+                start=self.start,
+                steps=last,
+                tensorboard=watch.tensorboard,
+                wandb=watch.wandb,
+                config=plain(recipe),
+                quiet=self.quiet,
+            )
+        scores: dict[str, Scores] = {}
+        speed, self.began = Speed(), time.perf_counter() - self.seconds
         saved_at = self.start
         try:
-            with interruptible() as pressed:
+            with interruptible(alone=self.place.world == 1) as pressed:
                 for step in range(self.start, last):
-                    losses += self._one(step)
-                    counted += 1
+                    self.losses.add(self._one(step))
                     speed.images += recipe.train.batch_size
                     done = step + 1
                     log.at(done)
-                    if done % watch.log_every == 0 or done == last:
-                        loss = losses.item() / counted
-                        if not loss == loss:
-                            raise FloatingPointError(f"the loss became NaN between steps {done - counted} and {done}")
+                    logs = done % watch.log_every == 0 or done == last
+                    # Processes must agree to stop, which costs a message: they ask each other when they log.
+                    stop = self.place.any(bool(pressed)) if logs else bool(pressed) and self.place.world == 1
+                    stop = stop or (stop_after is not None and done - self.start >= stop_after)
+                    evaluates = self.data.validation is not None and (done % watch.eval_every == 0 or done == last)
+                    saves = done % watch.checkpoint_every == 0 or done == last or stop
+                    if logs or saves:
+                        loss = self.losses.mean(done)  # raises before a broken model is saved
+                    if logs:
                         log.write(done, loss=loss, lr=self._lr(step), images_per_second=speed.read())
-                        losses.zero_()
-                        counted = 0
-                    if self.data.validation is not None and (done % watch.eval_every == 0 or done == last):
+                        self.losses.reset()
+                    if evaluates:
                         scores = self._evaluate(done, log)
                         speed.read()
-                    stop = (
-                        self.place.any(bool(pressed))
-                        if done % watch.log_every == 0
-                        else bool(pressed) and self.place.world == 1
-                    )
-                    stop = stop or (stop_after is not None and done - self.start >= stop_after)
-                    if done % watch.checkpoint_every == 0 or done == last or stop:
-                        self._save(done, log)
+                    if saves and self._save(done, log):
                         saved_at = done
                     if stop and done < last:
                         raise Interrupted(saved_at)
+            if not scores and self.data.validation is not None:  # killed after the last step, before the end
+                scores = self._evaluate(last, log)
         finally:
             log.close()
         if self.place.leads:
-            self.folder.finish(recipe, self.model, self.average, scores, time.perf_counter() - began, self.place)
+            self.folder.finish(recipe, self.model, self.average, scores, self._elapsed(), self.place)
         self.place.wait()
-        return scores
+        return scores.get("scores")
 
     def _one(self, step: int) -> Tensor:
-        """Train on the batch of `step`."""
+        """Train on the batch of `step`; the loss stays on the device."""
         seed_step(self.recipe.train.seed, step, self.place.rank)
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         images, targets = self.data.augmenter(
             self.data.train, self.plan, step, self.place.rank, self.place.world, self.place.device
         )
@@ -183,57 +171,66 @@ class Trainer:
             floor=optim.final_lr,
         )
 
-    def _evaluate(self, done: int, log: RunLog) -> Scores:
+    def _evaluate(self, done: int, log: RunLog | NoLog) -> dict[str, Scores]:
+        """Scores of the weights, and of their average if there is one."""
         assert self.data.validation is not None
         options: dict[str, Any] = {
             "batch_size": self.recipe.watch.eval_batch,
             "precision": self.recipe.train.precision,
         }
         scores = evaluate(self.model, self.data.validation, self.data.augmenter, self.place, **options)
+        found = {"scores": scores}
         log.write(done, val_loss=scores.loss, top1=scores.top1, top5=scores.top5, radius=scores.radius)
         if self.average is not None:
             averaged = evaluate(self.average, self.data.validation, self.data.augmenter, self.place, **options)
-            log.write(done, ema_top1=averaged.top1, ema_top5=averaged.top5)
+            log.write(done, ema_val_loss=averaged.loss, ema_top1=averaged.top1, ema_top5=averaged.top5)
+            found["ema_scores"] = averaged
         log.say(f"step {done}: top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.3f}")
         self.best.see(done, scores.top1)
-        return scores
+        return found
 
-    def _save(self, done: int, log: RunLog) -> None:
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _save(self, done: int, log: RunLog | NoLog) -> bool:
         """Write a checkpoint; a full disk costs this one, not the run."""
-        if not self.place.leads:
-            self.place.wait()
-            return
-        parts = {
-            "model": self.model.state_dict(),
-            "optimizer": checkpoint.optimizer_tensors(self.model, self.optimizer),
-        }
-        if self.average is not None:
-            parts["ema"] = self.average.state_dict()
-        state = {
-            "step": done,
-            "seed": self.recipe.train.seed,
-            "best": self.best.to_dict(),
-            "recipe": plain(self.recipe),
-        }
-        try:
-            target = self.folder.checkpoints / f"step-{done:08d}"
-            checkpoint.save(target, parts, state, self.recipe.watch.shard_mb * 10**6)
-            checkpoint.prune(self.folder.checkpoints, self.recipe.watch.keep, self.best.step)
-        except OSError as error:
-            warnings.warn(f"checkpoint at step {done} was not written ({error}); the one before stays", stacklevel=2)
-            log.say(f"warning: checkpoint at step {done} was not written: {error}")
-        self.place.wait()
+        written = True
+        if self.place.leads:
+            parts = {
+                "model": self.model.state_dict(),
+                "optimizer": checkpoint.optimizer_tensors(self.model, self.optimizer),
+            }
+            if self.average is not None:
+                parts["ema"] = self.average.state_dict()
+            state = {
+                "step": done,
+                "best": self.best.to_dict(),
+                "losses": self.losses.to_dict(),
+                "seconds": self._elapsed(),
+                "recipe": plain(self.recipe),
+            }
+            try:
+                target = self.folder.checkpoints / f"step-{done:08d}"
+                checkpoint.save(target, parts, state, self.recipe.watch.shard_mb * 10**6)
+                checkpoint.prune(self.folder.checkpoints, self.recipe.watch.keep, self.best.step)
+            except OSError as error:
+                written = False
+                text = f"checkpoint at step {done} was not written ({error}); the one before stays"
+                warnings.warn(text, stacklevel=2)
+                log.say(f"warning: {text}")
+        return self.place.told(written)
 
     def _restore(self, parts: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
-        if state["seed"] != self.recipe.train.seed:
-            raise checkpoint.CheckpointError(
-                f"the checkpoint has seed {state['seed']}, the recipe {self.recipe.train.seed}; use another folder"
-            )
-        self.model.load_state_dict(parts["model"])
+        continuity.check(state["recipe"], self.recipe)
+        try:
+            self.model.load_state_dict(parts["model"])
+            if self.average is not None:
+                self.average.load_state_dict(parts.get("ema", parts["model"]))
+        except RuntimeError as error:
+            raise checkpoint.CheckpointError(f"another model is in this folder; use another folder: {error}") from error
         checkpoint.restore_optimizer(self.model, self.optimizer, parts["optimizer"])
-        if self.average is not None:
-            self.average.load_state_dict(parts.get("ema", parts["model"]))
-        self.start, self.best = state["step"], Best(**state["best"])
+        self.start, self.best, self.seconds = state["step"], Best(**state["best"]), state["seconds"]
+        self.losses.restore(**state["losses"])
 
 
 class Best:
@@ -250,51 +247,35 @@ class Best:
         return {} if self.step is None else {"step": self.step, "top1": self.top1}
 
 
-def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, calibrated: bool) -> VisionModel:
-    """The recipe's model on its device; drawn from the seed, calibrated on the first batch if asked for."""
-    seed_step(recipe.train.seed, 0)
-    options = {"num_classes": len(data.classes), **recipe.model.options}
-    if recipe.model.pretrained:
-        model = create_model(recipe.model.pretrained, pretrained=True, **options)
-    else:
-        model = create_model(recipe.model.name, **options)
-    if recipe.train.precision == "fp64":
-        model = model.double()
-    model = model.to(here.device)
-    model.set_grad_checkpointing(recipe.train.grad_checkpointing)
-    if recipe.model.calibrate and calibrated and not recipe.model.pretrained and isinstance(model, PolarViT):
-        images, _ = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)(
-            data.train, plan, 0, device=here.device
-        )
-        calibrate(model, images[:CALIBRATION_IMAGES].to(next(model.parameters()).dtype))
-    return model
+class Losses:
+    """The losses since the last line of the log, added up on the device; only reading them waits for it."""
 
+    def __init__(self, here: Place) -> None:
+        self.place, self.steps = here, 0
+        self.local = torch.zeros((), dtype=torch.float64, device=here.device)
+        self.total = 0.0
 
-@torch.no_grad()
-def update_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """Exponential moving average of the weights; early steps average over what there is."""
-    weight = 1 - min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), weight)
-    for mine, theirs in zip(average.buffers(), model.buffers(), strict=True):
-        mine.copy_(theirs)
+    def add(self, loss: Tensor) -> None:
+        self.local += loss
+        self.steps += 1
 
+    def mean(self, done: int) -> float:
+        """Mean over steps and processes; raises if it is not a number."""
+        self.total += self.place.sum(self.local).item() / self.place.world
+        self.local.zero_()
+        if not math.isfinite(self.total):
+            first = done - self.steps + 1
+            raise FloatingPointError(
+                f"the loss became {self.total} between steps {first} and {done}; the last checkpoint is from before. "
+                "Try a lower optim.lr, a longer optim.warmup or optim.clip=1"
+            )
+        return self.total / max(self.steps, 1)
 
-@contextmanager
-def interruptible() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM fill the list instead of ending the program; a second Ctrl-C ends it."""
-    pressed: list[int] = []
+    def reset(self) -> None:
+        self.total, self.steps = 0.0, 0
 
-    def note(number: int, _: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
+    def to_dict(self) -> dict[str, Any]:
+        return {"total": self.total, "steps": self.steps}
 
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread
-        before = {}
-    try:
-        yield pressed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def restore(self, total: float, steps: int) -> None:
+        self.total, self.steps = total, steps

@@ -27,11 +27,19 @@ class RunFolder:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         here.wait()
 
-    def aside(self, rank: int) -> Path:
-        """Where a process that does not lead keeps its own log."""
-        folder = self.path / f"rank-{rank}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def finished(self, steps: int) -> bool:
+        """Whether a run of that many steps came to its end here."""
+        metrics = self._metrics()
+        return metrics is not None and metrics["steps"] == steps and (self.path / "model").is_dir()
+
+    def scores(self) -> Scores | None:
+        """The final scores that were written, to the five digits they were written with."""
+        found = (self._metrics() or {}).get("scores")
+        return Scores(**found) if found else None
+
+    def _metrics(self) -> dict[str, Any] | None:
+        path = self.path / "metrics.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def describe(self, recipe: Recipe, model: VisionModel) -> None:
         """Write what is known before the first step."""
@@ -50,11 +58,11 @@ class RunFolder:
         recipe: Recipe,
         model: VisionModel,
         average: nn.Module | None,
-        scores: Scores | None,
+        scores: dict[str, Scores],
         seconds: float,
         here: Place,
     ) -> None:
-        """Write the final metrics and the weights."""
+        """Write the weights and the final metrics."""
         metrics: dict[str, Any] = {
             **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
             "title": recipe.title,
@@ -64,12 +72,12 @@ class RunFolder:
             "batch_size": recipe.train.batch_size,
             "processes": here.world,
             "seconds": seconds,
-            "scores": scores.to_dict() if scores is not None else None,
+            **{name: found.to_dict() for name, found in scores.items()},
         }
-        write_json(self.path / "metrics.json", metrics)
         model.save_pretrained(self.path / "model")
         if isinstance(average, VisionModel):
             average.save_pretrained(self.path / "model-ema")
+        write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log."""

@@ -77,6 +77,8 @@ class TrainingStep:
             return self._aside(images, targets)
         if self.graph is None:
             self._capture(images, targets)
+        if images.shape != self.images.shape:
+            raise ValueError(f"the step was captured for images {list(self.images.shape)}, got {list(images.shape)}")
         self.images.copy_(images)
         self.targets.copy_(targets)
         self.graph.replay()  # type: ignore[union-attr]

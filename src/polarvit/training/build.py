@@ -1,0 +1,42 @@
+"""From a recipe to the model and the optimizer it names."""
+
+from __future__ import annotations
+
+from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.sampler import BatchPlan
+from polarvit.models import VisionModel, calibrate, create_model
+from polarvit.models.polar_vit import PolarViT
+from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.training.distributed import Place
+from polarvit.training.recipe import Recipe
+from polarvit.training.sets import Sets
+from polarvit.training.step import seed_step
+
+CALIBRATION_IMAGES = 128
+
+
+def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, calibrated: bool) -> VisionModel:
+    """The recipe's model on its device, drawn from the seed; calibrated on the first batch if asked for."""
+    seed_step(recipe.train.seed, -1)
+    options = {"num_classes": len(data.classes), **recipe.model.options}
+    if recipe.model.pretrained:
+        model = create_model(recipe.model.pretrained, pretrained=True, **options)
+    else:
+        model = create_model(recipe.model.name, **options)
+    if recipe.train.precision == "fp64":
+        model = model.double()
+    model = model.to(here.device)
+    model.set_grad_checkpointing(recipe.train.grad_checkpointing)
+    if recipe.model.calibrate and calibrated and not recipe.model.pretrained and isinstance(model, PolarViT):
+        # An augmenter of its own: every process calibrates on the head of the same global batch.
+        augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
+        images, _ = augmenter(data.train, plan, 0, device=here.device)
+        calibrate(model, images[:CALIBRATION_IMAGES].to(next(model.parameters()).dtype))
+    return model
+
+
+def build_optimizer(recipe: Recipe, model: VisionModel, *, capturable: bool) -> RiemannianAdamW:
+    """Riemannian AdamW over the model's parameters, grouped by role."""
+    optim = recipe.optim
+    groups = param_groups(model, optim.lr, optim.weight_decay)
+    return RiemannianAdamW(groups, betas=optim.betas, eps=optim.eps, capturable=capturable)

@@ -1,0 +1,40 @@
+"""What may change between the parts of one run: the model and the seed never, the rest with a warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from polarvit.training.checkpoint import CheckpointError
+from polarvit.training.recipe import Recipe
+from polarvit.training.settings import plain
+
+FIXED = ("model.name", "model.options", "train.seed")
+FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "train.cuda_graph", "train.accumulate")
+
+
+def check(before: dict[str, Any], recipe: Recipe) -> None:
+    """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ."""
+    changed = {path: pair for path, *pair in differences(before, plain(recipe)) if not _below(path, FREE)}
+    spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
+    forbidden = [text for path, text in spelt.items() if _below(path, FIXED)]
+    if forbidden:
+        raise CheckpointError(f"another run is in this folder: {'; '.join(forbidden)}; use another folder")
+    if spelt:
+        warnings.warn(
+            f"the run goes on with other settings than it began with: {'; '.join(spelt.values())}", stacklevel=3
+        )
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(path, old, new) of every setting that is not the same."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+    elif before != after:
+        yield path, before, after
+
+
+def _below(path: str, groups: tuple[str, ...]) -> bool:
+    return any(path == group or path.startswith(group + ".") for group in groups)
