@@ -19,41 +19,37 @@ from polarvit.geometry.points import PolarPoint, PolarTangent
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
 
-def frame_components(a: Tensor, b: Tensor, cosine: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R e^-S, Q e^-S, S) for rescaled radii a, b, the cosine between the two steps and `gap` = P = 1 + cosine.
+def frame_components(a: Tensor, b: Tensor, cosine: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(R e^-S, Q e^-S, S, e^(a+b-S)) for rescaled radii a, b, the cosine between the steps and `gap` = P = 1 + cosine.
 
     R = sinh a cosh b + cosh a sinh b cosine where that does not cancel (cosine >= -1/2), and the form with P where it
     does. S is the larger radius while the smaller, n, is at most 40: then no exponent is a sum of radii, whose
     rounding would cost a direction several eps. Beyond, S is the exponent of the larger term of R, a mere scale
     without gradient. The threshold is 40 because squares of e^n are formed later.
     """
-    outward, open_angle = a >= b, cosine >= -0.5
-    large, small = torch.where(outward, a, b), torch.where(outward, b, a)
-    n = small.clamp_max(40.0)
-    wide, tall = torch.sinh(n), torch.cosh(n)
-    cosh_sinh = torch.where(outward, ch(large) * wide, tall * sh(large))
-    sinh_cosh = torch.where(outward, tall * sh(large), ch(large) * wide)
-    radial = torch.exp(-n) * sh(large - small)
-    closing = torch.where(outward, radial, -radial) + cosh_sinh * gap
-    near_r = torch.where(open_angle, sinh_cosh + cosh_sinh * cosine, closing)
-    near_q = torch.where(outward, wide * torch.exp(-large), sh(large))
-
-    delta = large - small
-    s = torch.maximum(delta, a + b + torch.log(0.5 * gap)).detach()
-    growth = exp_capped(a + b - s)
-    radial = sh(delta) * torch.exp(delta - s)
-    closing = torch.where(outward, radial, -radial) + ch(a) * sh(b) * gap * growth
-    far_r = torch.where(open_angle, (sh(a) * ch(b) + ch(a) * sh(b) * cosine) * growth, closing)
-    far_q = sh(b) * exp_capped(b - s)
-
-    far = small > 40
-    return torch.where(far, far_r, near_r), torch.where(far, far_q, near_q), torch.where(far, s, large)
+    large, small = torch.maximum(a, b), torch.minimum(a, b)
+    delta, n, far = large - small, small.clamp_max(40.0), small > 40
+    scale = torch.maximum(delta, a + b + torch.log(0.5 * gap)).detach()
+    s = torch.where(far, scale, large)
+    growth = torch.where(far, exp_capped(a + b - scale), torch.exp(n))
+    radial = torch.where(a >= b, sh(delta), -sh(delta)) * torch.where(far, torch.exp(delta - scale), torch.exp(-n))
+    opening = (sh(a) * ch(b) + ch(a) * sh(b) * cosine) * growth
+    closing = radial + ch(a) * sh(b) * gap * growth
+    return torch.where(cosine >= -0.5, opening, closing), sh(b) * exp_capped(b - s), s, growth
 
 
 def add(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Gyroaddition (a, u) (+) (b, v) of rescaled points."""
-    r, q, s = frame_components(*torch.broadcast_tensors(a, b, (u * v).sum(-1), chord(u, -v)))
-    return scaled_polar(r.unsqueeze(-1) * u + q.unsqueeze(-1) * across(u, v), s)
+    """Gyroaddition (a, u) (+) (b, v) of rescaled points.
+
+    The space part is also F u + sinh b v with F = sinh a cosh b + (cosh a - 1) sinh b cos, in which u appears with a
+    factor that vanishes with a: so the gradient is right at x = o. That form is taken wherever it does not cancel.
+    """
+    a, b, cosine, gap = torch.broadcast_tensors(a, b, (u * v).sum(-1), chord(u, -v))
+    r, q, s, growth = frame_components(a, b, cosine, gap)
+    f = (sh(a) * ch(b) + 0.5 * torch.expm1(-a).square() * sh(b) * cosine) * growth
+    plain = (cosine >= -0.5) | ((a < 0.5) & (2 * f < q))
+    r, q, f = r.unsqueeze(-1), q.unsqueeze(-1), f.unsqueeze(-1)
+    return scaled_polar(torch.where(plain.unsqueeze(-1), f * u + q * v, r * u + q * across(u, v)), s)
 
 
 @geometric
@@ -97,7 +93,7 @@ def exp_map(p: PolarPoint, xi: PolarTangent, *, k: float | Tensor = 1.0) -> Pola
     length, unit = norm_and_direction(steps)
     radial, perpendicular = unit[..., 0], unit[..., 1:]
     gap = torch.where(radial >= 0, 1 + radial, perpendicular.square().sum(-1) / (1 + radial.abs()))
-    r, q, s = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), radial, gap))
+    r, q, s, _ = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(length, k), radial, gap))
     radius, direction = scaled_polar(r.unsqueeze(-1) * p.direction + q.unsqueeze(-1) * perpendicular, s)
     return PolarPoint(restore(radius, k), direction)
 
@@ -111,7 +107,7 @@ def log_map(p: PolarPoint, q: PolarPoint, *, k: float | Tensor = 1.0) -> PolarTa
     need_same_space("log_map", p, q)
     u, v = p.direction, q.direction
     cosine, gap = -(u * v).sum(-1), chord(u, v)
-    r, size, s = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), cosine, gap))
+    r, size, s, _ = frame_components(*torch.broadcast_tensors(rescale(p.radius, k), rescale(q.radius, k), cosine, gap))
     towards = size.unsqueeze(-1) * across(u, v)
     length, unit = scaled_polar(torch.cat([-r.unsqueeze(-1), towards], -1), s)
     xi = restore(length, k).unsqueeze(-1) * unit
