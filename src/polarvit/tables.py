@@ -29,11 +29,17 @@ def number(value: float | None) -> str:
     return f"{value:.1e}" if not 1e-2 <= abs(value) < 1e3 else f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None], caption: str = "") -> Table:
-    """A table whose first column is left-aligned text; a row None draws a line."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str] | None],
+    caption: str = "",
+    text: Sequence[str] = (),
+) -> Table:
+    """A table of numbers; its first column and those named in `text` are left-aligned. A row None draws a line."""
     built = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
     for index, column in enumerate(columns):
-        built.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+        built.add_column(column, justify="left" if index == 0 or column in text else "right", overflow="fold")
     for row in rows:
         if row is None:
             built.add_section()

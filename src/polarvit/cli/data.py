@@ -56,7 +56,8 @@ def prepare(
 ) -> None:
     """Pack a data set into one folder that training maps into memory.
 
-    A corrupt image or an empty class is an error that names it; the folder appears only when it is complete.
+    A corrupt image or an empty class is an error that names it. The folder
+    appears only when it is complete.
 
     \b
     polarvit data prepare photos data/photos --image-size 64 --validation 0.2

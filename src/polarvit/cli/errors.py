@@ -5,6 +5,7 @@ An error that a user can cause and mend is told in one line. Anything else is a 
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Any
@@ -62,5 +63,8 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    """What a user should know; what a library tells programmers, or another process tells too, is left out."""
+    if issubclass(category, DeprecationWarning | FutureWarning) or os.environ.get("RANK", "0") != "0":
+        return
     typer.secho(f"warning: {' '.join(str(message).split())}", err=True, fg=typer.colors.YELLOW)

@@ -40,6 +40,7 @@ def models(
     if not rows:
         raise typer.BadParameter(f"no model matches '{pattern}'", param_hint="--pattern")
     columns = ["model", "parameters", "no classifier", "layers x width", "image / patch", "reference"]
-    console().print(table("", columns, rows, caption="image and patch size are defaults; a recipe sets its own"))
+    note = "image and patch size are defaults; a recipe sets its own"
+    console().print(table("", columns, rows, caption=note, text=["reference"]))
     if tags := list_pretrained():
         typer.echo(f"weights that come with the package: {', '.join(tags)}")

@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     images: Annotated[
-        list[Path], typer.Argument(help="Image files.", metavar="IMAGE...", dir_okay=False, show_default=False)
+        list[Path],
+        typer.Argument(help="Image files.", metavar="IMAGE...", exists=True, dir_okay=False, show_default=False),
     ],
     weights: Annotated[
         str,

@@ -35,7 +35,7 @@ def list_recipes(
 
     rows = [(name, load(name)) for name in fnmatch.filter(shipped(), pattern)]
     cells = [[name, f"{r.train.steps:,}", f"{r.train.batch_size:,}", r.data.path, r.title] for name, r in rows]
-    console().print(table("", ["recipe", "steps", "batch", "data", "what"], cells))
+    console().print(table("", ["recipe", "steps", "batch", "data", "what"], cells, text=["data", "what"]))
 
 
 def show(name: Name, full: Full = False) -> None:

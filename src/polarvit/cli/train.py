@@ -45,6 +45,7 @@ def train(
         str | None,
         typer.Argument(
             help="A shipped recipe (see polarvit recipes list) or a YAML file. Not needed with --resume.",
+            metavar="RECIPE",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +58,8 @@ def train(
 ) -> None:
     """Train a model from a recipe, evaluate it and save it.
 
-    The folder of the run holds the recipe, the log, checkpoints, final metrics and, in model/, the weights. Ctrl-C
-    saves a checkpoint and says how to go on.
+    The run's folder holds the recipe, the log, checkpoints, final metrics and,
+    in model/, the weights. Ctrl-C saves a checkpoint and says how to go on.
 
     \b
     polarvit train digits
@@ -91,8 +92,9 @@ def finetune(
 ) -> None:
     """Train weights you have on other data, as a recipe says.
 
-    The weights decide the architecture; of the recipe's model options only the image size, dropout and stochastic
-    depth apply. The classifier starts fresh if the number of classes differs.
+    The weights decide the architecture; of the recipe's model options only the
+    image size, dropout and stochastic depth apply. The classifier starts fresh
+    if the number of classes differs.
 
     \b
     polarvit finetune runs/imagenet_polar_vit_tiny cub_polar_vit_tiny
