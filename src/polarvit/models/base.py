@@ -127,7 +127,10 @@ class VisionModel(nn.Module, Pretrained):
         self.grad_checkpointing = enable
 
     def compile_blocks(self, **options: Any) -> None:
-        """Compile one block and use the result for all of them, which start up as fast as one."""
+        """Compile one block for training and use the result for all of them, which start up as fast as one.
+
+        Evaluation, with its other batch sizes, stays as it is and costs no further compilation.
+        """
         self.run_block = torch.compile(call_block, fullgraph=True, dynamic=False, **options)
 
     def __getstate__(self) -> dict[str, Any]:

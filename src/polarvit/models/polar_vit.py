@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from polarvit.geometry import PolarPoint, to_tangent0
-from polarvit.models.base import VisionModel
+from polarvit.models.base import VisionModel, call_block
 from polarvit.models.config import PolarViTConfig
 from polarvit.nn import (
     CentroidPool,
@@ -100,11 +100,12 @@ class PolarViT(VisionModel):
         k = self.k
         x = self.embed(images, k=k)
         yield x
+        run_block = self.run_block if self.training else call_block
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
-                x = checkpoint(self.run_block, block, x, self.positions, self.extent, k, use_reentrant=False)
+                x = checkpoint(run_block, block, x, self.positions, self.extent, k, use_reentrant=False)
             else:
-                x = self.run_block(block, x, self.positions, self.extent, k)
+                x = run_block(block, x, self.positions, self.extent, k)
             yield x
 
     def forward_features(self, images: Tensor) -> PolarPoint:
