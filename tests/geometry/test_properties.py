@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,8 +15,11 @@ from samples import directions
 import polarvit.geometry as geometry
 from polarvit.geometry import PolarPoint, PolarTangent
 
-settings.register_profile("geometry", max_examples=25, deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("geometry")
+
+def law(*strategies: st.SearchStrategy) -> Callable:
+    """Hypothesis with few, repeatable examples."""
+    return lambda test: settings(max_examples=25, deadline=None, derandomize=True)(given(*strategies)(test))
+
 
 N = 4
 COUNT = 6
@@ -34,6 +38,12 @@ def points(seed: int, radius: float) -> PolarPoint:
     return PolarPoint(r, directions(COUNT, N, torch.float32, generator))
 
 
+def doubled(p: PolarPoint) -> PolarPoint:
+    """In float64, with directions of unit length there too."""
+    u = p.direction.double()
+    return PolarPoint(p.radius.double(), u / u.norm(dim=-1, keepdim=True))
+
+
 def limit(k: float, *radii: torch.Tensor | float) -> float:
     return SLACK * resolution(max(float(torch.as_tensor(r).max()) for r in radii), k, torch.float32)
 
@@ -42,7 +52,7 @@ def assert_same(p: PolarPoint, q: PolarPoint, k: float, *radii: torch.Tensor | f
     assert float(geometry.distance(p, q, k=k).max()) <= limit(k, p.radius, q.radius, *radii)
 
 
-@given(seeds, seeds, radii, radii, steps, curvatures)
+@law(seeds, seeds, radii, radii, steps, curvatures)
 @pytest.mark.parametrize("name", ["boost", "rotate", "horoshift", "joint_horoshift", "gyroadd"])
 def test_isometries_keep_distances(name: str, one: int, two: int, r: float, s: float, t: float, k: float) -> None:
     p, q, centre = points(one, r), points(two, s), points(one ^ 77, min(s, 3.0))
@@ -57,7 +67,7 @@ def test_isometries_keep_distances(name: str, one: int, two: int, r: float, s: f
     assert float((before - after).abs().max()) <= limit(k, move(p).radius, move(q).radius, p.radius, q.radius)
 
 
-@given(seeds, seeds, radii, radii, curvatures)
+@law(seeds, seeds, radii, radii, curvatures)
 def test_exp_and_log_undo_each_other(one: int, two: int, r: float, s: float, k: float) -> None:
     p, q = points(one, r), points(two, s)
     xi = geometry.log_map(p, q, k=k)
@@ -66,7 +76,7 @@ def test_exp_and_log_undo_each_other(one: int, two: int, r: float, s: float, k: 
     assert float((length - geometry.distance(p, q, k=k)).abs().max()) <= limit(k, p.radius, q.radius)
 
 
-@given(seeds, seeds, st.floats(0, 9), st.floats(0, 5), curvatures)
+@law(seeds, seeds, st.floats(0, 9), st.floats(0, 5), curvatures)
 def test_log_and_exp_undo_each_other(one: int, two: int, r: float, length: float, k: float) -> None:
     p = points(one, r)
     generator = torch.Generator().manual_seed(two)
@@ -81,14 +91,14 @@ def test_log_and_exp_undo_each_other(one: int, two: int, r: float, length: float
     assert float(error.max()) <= limit(k, p.radius, q.radius)
 
 
-@given(seeds, seeds, radii, radii, curvatures)
+@law(seeds, seeds, radii, radii, curvatures)
 def test_gyroaddition_has_a_left_inverse(one: int, two: int, r: float, s: float, k: float) -> None:
     x, y = points(one, r), points(two, s)
     moved = geometry.gyroadd(x, y, k=k)
     assert_same(geometry.gyroadd(geometry.gyroneg(x, k=k), moved, k=k), y, k, moved.radius, x.radius)
 
 
-@given(seeds, seeds, radii, radii, curvatures)
+@law(seeds, seeds, radii, radii, curvatures)
 def test_gyroaddition_is_exp_of_the_transported_log(one: int, two: int, r: float, s: float, k: float) -> None:
     x, y = points(one, r), points(two, s)
     origin = PolarPoint(torch.zeros(COUNT), x.direction)
@@ -96,7 +106,7 @@ def test_gyroaddition_is_exp_of_the_transported_log(one: int, two: int, r: float
     assert_same(geometry.exp_map(x, xi, k=k), geometry.gyroadd(x, y, k=k), k, x.radius, y.radius)
 
 
-@given(seeds, seeds, seeds, radii, curvatures)
+@law(seeds, seeds, seeds, radii, curvatures)
 def test_triangle_inequality_and_symmetry(one: int, two: int, three: int, r: float, k: float) -> None:
     x, y, z = points(one, r), points(two, r), points(three, r)
     sides = geometry.distance(x, y, k=k) + geometry.distance(y, z, k=k) - geometry.distance(x, z, k=k)
@@ -104,7 +114,7 @@ def test_triangle_inequality_and_symmetry(one: int, two: int, three: int, r: flo
     assert torch.equal(geometry.distance(x, y, k=k), geometry.distance(y, x, k=k))
 
 
-@given(seeds, radii, steps, steps, curvatures)
+@law(seeds, radii, steps, steps, curvatures)
 def test_horoshifts_are_a_group_that_keeps_horospheres(seed: int, r: float, s: float, t: float, k: float) -> None:
     p = points(seed, r)
     both = geometry.horoshift(geometry.horoshift(p, s, k=k), t, k=k)
@@ -116,17 +126,17 @@ def test_horoshifts_are_a_group_that_keeps_horospheres(seed: int, r: float, s: f
     assert float(change.abs().max()) <= limit(k, p.radius, first.radius)
 
 
-@given(seeds, radii, steps, curvatures)
+@law(seeds, radii, steps, curvatures)
 def test_horoshift_obeys_its_law(seed: int, r: float, t: float, k: float) -> None:
     """sinh(d / 2 sqrt k) = |t| nu / 2 sqrt k, with nu = sqrt k exp(busemann / sqrt k)."""
     p, root = points(seed, r), math.sqrt(k)
     moved = geometry.horoshift(p, t, k=k)
     nu = torch.exp(geometry.busemann(p, k=k).double() / root)
-    law = 2 * root * torch.asinh(0.5 * abs(t) * nu)
-    assert float((geometry.distance(p, moved, k=k) - law).abs().max()) <= limit(k, p.radius, moved.radius)
+    expected = 2 * root * torch.asinh(0.5 * abs(t) * nu)
+    assert float((geometry.distance(p, moved, k=k) - expected).abs().max()) <= limit(k, p.radius, moved.radius)
 
 
-@given(seeds, radii, steps, curvatures)
+@law(seeds, radii, steps, curvatures)
 def test_boost_obeys_its_corrected_law(seed: int, r: float, t: float, k: float) -> None:
     """sinh(d / 2 sqrt k) = sinh(|t| / 2) sqrt(1 + sinh^2 a (1 - u_1^2))."""
     p, root = points(seed, r), math.sqrt(k)
@@ -138,24 +148,24 @@ def test_boost_obeys_its_corrected_law(seed: int, r: float, t: float, k: float) 
         * torch.asinh(math.sinh(abs(t) / 2) * (1 + torch.sinh(p.radius.double() / root).square() * rest).sqrt())
     )
     moved = geometry.boost(p, t, k=k)
-    assert float((geometry.distance(p, moved, k=k) - law).abs().max()) <= limit(k, p.radius, moved.radius)
+    assert float((geometry.distance(p, moved, k=k) - expected).abs().max()) <= limit(k, p.radius, moved.radius)
 
 
-@given(seeds, radii, steps, curvatures)
+@law(seeds, radii, steps, curvatures)
 def test_rotation_obeys_its_corrected_law(seed: int, r: float, t: float, k: float) -> None:
     """cosh(d / sqrt k) = 1 + sinh^2 a (u_i^2 + u_j^2)(1 - cos t)."""
     p, root = points(seed, r), math.sqrt(k)
     u = p.direction.double()
     plane = u[:, :2].square().sum(-1) / u.square().sum(-1)
     half = torch.sinh(p.radius.double() / root) * plane.sqrt() * abs(math.sin(t / 2))
-    law = 2 * root * torch.asinh(half)
+    expected = 2 * root * torch.asinh(half)
     moved = geometry.rotate(p, t, k=k)
-    assert float((geometry.distance(p, moved, k=k) - law).abs().max()) <= limit(k, p.radius)
+    assert float((geometry.distance(p, moved, k=k) - expected).abs().max()) <= limit(k, p.radius)
 
 
-@given(seeds, seeds, st.floats(0, 8), st.tuples(*[st.floats(-2, 2)] * 6), curvatures)
+@law(seeds, seeds, st.floats(0, 8), st.tuples(*[st.floats(-2, 2)] * 6), curvatures)
 def test_joint_shift_is_relative_in_both_axes(one: int, two: int, r: float, t: tuple[float, ...], k: float) -> None:
-    p, q = (x.map(torch.Tensor.double) for x in (points(one, r), points(two, r)))
+    p, q = (doubled(points(seed, r)) for seed in (one, two))
     here, there, common = (torch.tensor(t[i : i + 2], dtype=torch.float64) for i in (0, 2, 4))
 
     def score(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -168,7 +178,7 @@ def test_joint_shift_is_relative_in_both_axes(one: int, two: int, r: float, t: t
 
 def test_separate_shifts_are_not_relative() -> None:
     """Two ideal points: the shifts do not commute, and a common offset of both axes changes the distance."""
-    p, q = (x.map(torch.Tensor.double) for x in (points(1, 2.0), points(2, 2.0)))
+    p, q = doubled(points(1, 2.0)), doubled(points(2, 2.0))
 
     def score(a: tuple[float, float], b: tuple[float, float]) -> torch.Tensor:
         moved = (
@@ -179,7 +189,7 @@ def test_separate_shifts_are_not_relative() -> None:
     assert float((score((0.2, 0.5), (0.9, 0.1)) - score((1.2, 1.5), (1.9, 1.1))).abs().max()) > 0.05
 
 
-@given(seeds, radii, st.floats(-6, 6), curvatures)
+@law(seeds, radii, st.floats(-6, 6), curvatures)
 def test_weights_scaled_by_a_constant_change_nothing(seed: int, r: float, exponent: float, k: float) -> None:
     p = points(seed, r)
     weights = torch.rand(3, COUNT, generator=torch.Generator().manual_seed(seed))
@@ -187,16 +197,15 @@ def test_weights_scaled_by_a_constant_change_nothing(seed: int, r: float, expone
     assert_same(one, two, k, p.radius)
 
 
-@given(seeds, radii, curvatures)
+@law(seeds, radii, curvatures)
 def test_permuting_points_changes_nothing(seed: int, r: float, k: float) -> None:
     p, generator = points(seed, r), torch.Generator().manual_seed(seed)
     weights, order = torch.rand(COUNT, generator=generator), torch.randperm(COUNT, generator=generator)
-    assert_same(
-        geometry.centroid(p, weights, k=k), geometry.centroid(p.map(lambda x: x[order]), weights[order], k=k), k
-    )
+    shuffled = geometry.centroid(p.map(lambda x: x[order]), weights[order], k=k)
+    assert_same(geometry.centroid(p, weights, k=k), shuffled, k)
 
 
-@given(seeds, radii, steps, curvatures)
+@law(seeds, radii, steps, curvatures)
 def test_centroid_commutes_with_isometries(seed: int, r: float, t: float, k: float) -> None:
     p = points(seed, r)
     moved = geometry.boost(p, t, k=k)
@@ -205,14 +214,14 @@ def test_centroid_commutes_with_isometries(seed: int, r: float, t: float, k: flo
     )
 
 
-@given(seeds, radii, curvatures)
+@law(seeds, radii, curvatures)
 def test_centroid_of_coinciding_points_is_that_point(seed: int, r: float, k: float) -> None:
     p = points(seed, r).map(lambda x: x[-1:].expand(5, *x.shape[1:]))
     weights = torch.rand(5, generator=torch.Generator().manual_seed(seed)) + 0.01
     assert_same(geometry.centroid(p, weights, k=k), p.map(lambda x: x[0]), k)
 
 
-@given(seeds, seeds, radii, radii, curvatures)
+@law(seeds, seeds, radii, radii, curvatures)
 def test_concat_and_split_undo_each_other(one: int, two: int, r: float, s: float, k: float) -> None:
     p, q = points(one, r), points(two, s)
     joined = geometry.concat([p, q], k=k)
@@ -221,11 +230,13 @@ def test_concat_and_split_undo_each_other(one: int, two: int, r: float, s: float
     heads = PolarPoint(torch.stack([p.radius, q.radius], -1), torch.stack([p.direction, q.direction], -2))
     for got, want in zip(geometry.concat(heads, k=k), joined, strict=True):
         assert torch.equal(got, want)
+    # A slice's rounded radius moves its size sinh a_i by a_i eps: the way back is conditioned worse by that factor.
     back = geometry.concat(geometry.split(joined, [3, 5], k=k), k=k)
-    assert_same(back, joined, k)
+    slack = limit(k, joined.radius) * (1 + float(joined.radius.max()) / math.sqrt(k))
+    assert float(geometry.distance(back, joined, k=k).max()) <= slack
 
 
-@given(seeds, seeds, seeds, radii, radii, curvatures)
+@law(seeds, seeds, seeds, radii, radii, curvatures)
 def test_transport_keeps_inner_products_and_comes_back(
     one: int, two: int, three: int, r: float, s: float, k: float
 ) -> None:
