@@ -138,7 +138,7 @@ class AmbientTwin:
         """Lorentz MLR as published (HCNN): alpha = -w_t x_0 + cosh(A) <z, x_s>."""
         head, root = self.model.head, math.sqrt(self.k)
         if not isinstance(head, PolarMLR):
-            return head(ambient.to_tangent0(x, k=self.k))  # type: ignore[no-any-return]
+            return head(ambient.to_tangent0(x, k=self.k))
         size, shift = head.normal.norm(dim=-1), head.offset / root
         time = torch.sinh(shift) * size
         alpha = F.linear(x[..., 1:], torch.cosh(shift).unsqueeze(-1) * head.normal) - x[..., :1] * time

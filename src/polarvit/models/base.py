@@ -49,7 +49,7 @@ class VisionModel(nn.Module, Pretrained):
     @property
     def architecture(self) -> str:
         """The registered name it was created by, or the name of its class."""
-        return self.default_cfg["architecture"]  # type: ignore[no-any-return]
+        return self.default_cfg["architecture"]
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
@@ -65,6 +65,9 @@ class VisionModel(nn.Module, Pretrained):
 
     def forward_head(self, x: Any, pre_logits: bool = False) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not define a head")
+
+    def resize_positions(self, state: dict[str, Tensor], grid: tuple[int, int]) -> None:
+        raise TypeError(f"{type(self).__name__} does not define a position table")
 
     def _make_head(self, num_classes: int) -> nn.Module:
         raise TypeError(f"{type(self).__name__} does not define a head")
@@ -104,7 +107,7 @@ class VisionModel(nn.Module, Pretrained):
         norm = getattr(self, "norm", None)
         if norm is None:
             return x
-        return norm(x, k=self.k) if isinstance(x, PolarPoint) else norm(x)  # type: ignore[operator]
+        return norm(x, k=self.k) if isinstance(x, PolarPoint) else norm(x)
 
     def trace(self, images: Tensor) -> Trace:
         """Radii, attention maps and token positions of every block as plain tensors (`polarvit.models.trace`)."""
@@ -113,7 +116,7 @@ class VisionModel(nn.Module, Pretrained):
         return trace(self, images)
 
     def get_classifier(self) -> nn.Module:
-        return self.head  # type: ignore[return-value]
+        return self.head
 
     def reset_classifier(self, num_classes: int) -> None:
         """A fresh head for another number of classes; 0 removes it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.linear import radius_of_log_sinh
@@ -36,7 +37,7 @@ def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
         raise TypeError(f"calibrate: only polar models have radii to calibrate, got {type(model).__name__}")
     goal, k = model.config.target_radius, float(model.k)
     reached: dict[str, float] = {}
-    hooks = []
+    hooks: list[RemovableHandle | _Undo] = []
 
     def meet_layer(name: str) -> Any:
         def hook(layer: PolarLinear, _: Any, out: PolarPoint) -> PolarPoint | None:

@@ -54,7 +54,7 @@ class PolarBlock(nn.Module):
 
     def forward(self, x: PolarPoint, positions: Tensor, extent: Tensor, k: float | Tensor = 1.0) -> PolarPoint:
         x = self.residual1(x, self.attention(self.norm1(x, k=k), positions, extent, k=k), k=k)
-        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k), k=k)  # type: ignore[no-any-return]
+        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k), k=k)
 
 
 class PolarViT(VisionModel):
@@ -113,7 +113,7 @@ class PolarViT(VisionModel):
         x = None
         for x in self.tokens(images):  # noqa: B007 - the last one
             pass
-        return self._normed(x)  # type: ignore[no-any-return]
+        return self._normed(x)
 
     def forward_head(self, x: PolarPoint, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes]; with `pre_logits` the pooled point in the tangent space at the origin [B, dim]."""
@@ -121,7 +121,7 @@ class PolarViT(VisionModel):
         if pre_logits or isinstance(self.head, nn.Identity):
             return to_tangent0(pooled)
         if isinstance(self.head, PolarMLR):
-            return self.head(pooled, k=self.k)  # type: ignore[no-any-return]
+            return self.head(pooled, k=self.k)
         return product(to_tangent0(pooled), self.head.weight) + full(self.head.bias)  # type: ignore[arg-type]
 
     def no_weight_decay(self) -> set[str]:

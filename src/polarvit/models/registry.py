@@ -116,6 +116,6 @@ _SIZES: dict[str, dict[str, Any]] = {
     "base": {"depth": 12, "dim": 768, "mlp_dim": 3072, "heads": 12},
 }
 for _size, _fields in _SIZES.items():
-    _table = {"position_table": "sincos"} if _size == "small" else {}
+    _table: dict[str, Any] = {"position_table": "sincos"} if _size == "small" else {}
     register(f"polar_vit_{_size}", PolarViT, PolarViTConfig(**_fields, **_table), "Bdeir & Landwehr, Polar-ViT")
     register(f"vit_{_size}", ViT, ViTConfig(**_fields, **_table), "Dosovitskiy et al., 2021; HexFormer's baseline")

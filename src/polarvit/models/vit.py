@@ -37,7 +37,7 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         dropout = self.dropout if self.training else 0.0
         x = F.scaled_dot_product_attention((q / self.temperature).to(v.dtype), k, v, dropout_p=dropout)
-        return self.out(x.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.out(x.transpose(1, 2).flatten(2))
 
     def weights(self, x: Tensor) -> Tensor:
         """Attention weights [B, H, N, N]."""
@@ -127,12 +127,12 @@ class ViT(VisionModel):
         x = None
         for x in self.tokens(images):  # noqa: B007 - the last one
             pass
-        return self._normed(x)  # type: ignore[no-any-return]
+        return self._normed(x)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes], or the pooled features [B, dim]."""
         pooled = x[:, 0] if self.token is not None else x.mean(1)
-        return pooled if pre_logits else self.head(pooled)  # type: ignore[no-any-return]
+        return pooled if pre_logits else self.head(pooled)
 
     def no_weight_decay(self) -> set[str]:
         """Names for timm's optimizers; ours reads roles."""

@@ -68,9 +68,7 @@ class Pretrained(PyTorchModelHubMixin, library_name="polarvit", license="apache-
             _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
-        cls, pretrained_model_name_or_path: str | Path, **options: Any
-    ) -> Self:
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """The model of a packaged tag, a local folder or a hub repository; `options` as in `load_pretrained`."""
         model = load_pretrained(pretrained_model_name_or_path, **options)
         if not isinstance(model, cls):
@@ -228,7 +226,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _index() -> dict[str, str]:
-    return json.loads((PACKAGED / "index.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads((PACKAGED / "index.json").read_text(encoding="utf-8"))
 
 
 def _verified(tag: str) -> Path:

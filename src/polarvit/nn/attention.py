@@ -68,7 +68,7 @@ class PolarAttention(nn.Module):
         mask: Tensor | None = None,
     ) -> PolarPoint:
         q, key, v = self.project(x, positions, extent, k=k)
-        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k), k=k)  # type: ignore[no-any-return]
+        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k), k=k)
 
     def project(
         self, x: PolarPoint, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor

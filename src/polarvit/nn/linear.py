@@ -127,4 +127,4 @@ class PolarMLP(nn.Module):
         self.fc2 = PolarLinear(hidden, dim, rule=rule, time_init=time_init)
 
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
-        return self.fc2(self.fc1(x, k=k), k=k)  # type: ignore[no-any-return]
+        return self.fc2(self.fc1(x, k=k), k=k)

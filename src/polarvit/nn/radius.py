@@ -76,8 +76,8 @@ class AnchoredRadius(RadiusRule):
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
-        self.phi0 += delta
-        self.phi0_anchor += delta
+        self.phi0.add_(delta)
+        self.phi0_anchor.add_(delta)
 
 
 class FreePower(RadiusRule):
@@ -95,7 +95,7 @@ class FreePower(RadiusRule):
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
-        self.phi0 += delta
+        self.phi0.add_(delta)
 
 
 class AffineRadius(RadiusRule):
@@ -116,7 +116,7 @@ class AffineRadius(RadiusRule):
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
-        self.phi0 += delta
+        self.phi0.add_(delta)
 
 
 class SigmoidRadius(RadiusRule):

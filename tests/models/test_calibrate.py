@@ -1,0 +1,68 @@
+"""Calibration brings every layer and head to the stated radius, and anchors follow."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from polarvit.models import calibrate
+from polarvit.nn import PolarAttention, PolarLinear
+
+
+@pytest.mark.parametrize("rule", ["anchored", "anchored_0.1", "free_power", "affine_klein", "lorentz"])
+@pytest.mark.parametrize(("target", "k"), [(1.5, 1.0), (None, 1.0), (None, 2.3)])
+def test_every_layer_starts_at_the_stated_radius(narrow, images, rule, target, k) -> None:
+    model = narrow("polar_vit_tiny", rule=rule, target_radius=target, k=k)
+
+    def wanted(n: int) -> float:
+        return target if target is not None else math.sqrt(k) * math.asinh(math.sqrt(n / k))
+
+    calibrate(model, images)
+    for block in model.blocks:
+        block.attention.one_by_one = True  # so that hooks see queries, keys and values
+    reached: dict[str, float] = {}
+    hooks = [
+        module.register_forward_hook(lambda m, a, out, name=name: reached.update({name: out.radius.mean().item()}))
+        for name, module in model.named_modules()
+        if isinstance(module, PolarLinear)
+    ]
+    with torch.no_grad():
+        model.eval()(images)
+    for hook in hooks:
+        hook.remove()
+    for name, radius in reached.items():
+        assert radius == pytest.approx(wanted(model.get_submodule(name).out_features), rel=1e-3), name
+    assert len(reached) == 1 + 2 * 6
+    again = calibrate(model, images)
+    heads = [radius for name, radius in again.items() if name.endswith("_heads")]
+    assert heads == pytest.approx([wanted(8)] * 6, rel=1e-3)
+
+
+def test_anchors_follow_but_a_deviation_stays_one(narrow, images) -> None:
+    model = narrow("polar_vit_tiny", rule="anchored_0.1")
+    before = {n: m.rule.phi0 - m.rule.phi0_anchor for n, m in model.named_modules() if isinstance(m, PolarLinear)}
+    calibrate(model, images)
+    for name, gap in before.items():
+        rule = model.get_submodule(name).rule
+        torch.testing.assert_close(rule.phi0 - rule.phi0_anchor, gap, atol=1e-5, rtol=0)
+        assert rule.phi_anchor.eq(0).all()
+    assert any(m.rule.phi0_anchor.abs() > 0.1 for m in model.modules() if isinstance(m, PolarLinear))
+
+
+def test_bounded_rules_keep_their_radius_but_heads_are_calibrated(narrow, images) -> None:
+    model = narrow("polar_vit_tiny", rule="sigmoid", target_radius=0.7)
+    reached = calibrate(model, images)
+    assert all(r == pytest.approx(0.7, rel=1e-3) for name, r in reached.items() if name.endswith("_heads"))
+
+
+def test_it_leaves_the_mode_and_the_modules_as_they_were(narrow, images) -> None:
+    model = narrow("polar_vit_tiny").train()
+    calibrate(model, images)
+    assert model.training
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not isinstance(module, PolarAttention) or not (module.one_by_one or "to_heads" in module.__dict__)
+    with pytest.raises(TypeError, match="only polar models"):
+        calibrate(narrow("vit_tiny"), images)

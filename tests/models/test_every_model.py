@@ -1,0 +1,180 @@
+"""One walk over every registered model: what anybody may do to a module, and timm's surface."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from polarvit.geometry import PolarPoint
+from polarvit.models import PolarViT, create_model, list_models, model_rows
+
+MODELS = list_models()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float64_autocast_and_bfloat16(narrow, images, name) -> None:
+    model = narrow(name).eval()
+    logits = model(images)
+    assert model.double()(images.double()).dtype == torch.float64
+    torch.testing.assert_close(model(images.double()).float(), logits, rtol=1e-4, atol=1e-5)
+    model.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        narrowed = model(images)
+    assert torch.isfinite(narrowed).all()
+    torch.testing.assert_close(narrowed.float(), logits, rtol=0.05, atol=0.05)
+    assert torch.isfinite(model.bfloat16()(images.bfloat16())).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copies_pickles_state_dicts_and_functional_calls_agree(narrow, images, name) -> None:
+    model = narrow(name).eval()
+    logits = model(images)
+    assert copy.deepcopy(model)(images).equal(logits)
+    assert pickle.loads(pickle.dumps(model))(images).equal(logits)
+    other = create_model(name, **{f: getattr(model.config, f) for f in model.config.to_dict()})
+    other.load_state_dict(model.state_dict(), strict=True)
+    assert other.eval()(images).equal(logits)
+    assert type(model).from_config(model.config.to_dict()).config == model.config
+    doubled = {key: 2 * p for key, p in model.named_parameters()}
+    called = torch.func.functional_call(model, doubled, (images,))
+    assert not torch.allclose(called, logits)
+    assert model(images).equal(logits)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ten_steps_drive_the_loss_down(narrow, name) -> None:
+    model = narrow(name)
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(32) % 5
+    images = torch.randn(5, 3, 8, 8, generator=generator)[labels] + 0.3 * torch.randn(32, 3, 8, 8, generator=generator)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(10):
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+def test_two_hundred_steps_at_a_high_rate_stay_finite(narrow, name) -> None:
+    model = narrow(name, depth=1, drop_path=0.1, dropout=0.1)
+    images, labels = torch.randn(8, 3, 8, 8), torch.arange(8) % 5
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(200):
+        loss = F.cross_entropy(model(images), labels)
+        assert torch.isfinite(loss), step
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+def test_checkpointing_gives_equal_gradients(narrow, images, name) -> None:
+    gradients = []
+    for enable in (False, True):
+        model = narrow(name, drop_path=0.3).train()
+        model.set_grad_checkpointing(enable)
+        torch.manual_seed(3)
+        model(images).sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for one, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_timm_surface(narrow, images, name) -> None:
+    model = narrow(name).eval()
+    features = model.forward_features(images)
+    assert model.forward_head(features).equal(model(images))
+    pooled = model.forward_head(features, pre_logits=True)
+    assert pooled.shape == (3, model.num_features)
+    last, tokens = model.forward_intermediates(images, indices=1, norm=True)
+    assert len(tokens) == 1
+    pairs = zip(last, tokens[0], strict=True) if isinstance(last, PolarPoint) else [(last, tokens[0])]
+    assert all(a.equal(b) for a, b in pairs)
+    assert len(model.forward_intermediates(images, intermediates_only=True)) == 2
+    with pytest.raises(ValueError, match="block 7 does not exist"):
+        model.forward_intermediates(images, indices=[7])
+    assert model.get_classifier() is model.head
+    model.reset_classifier(9)
+    assert model(images).shape == (3, 9)
+    assert model.default_cfg["num_classes"] == model.num_classes == 9
+    assert model.default_cfg["architecture"] == name
+    model.reset_classifier(0)
+    assert model(images).equal(model.forward_head(model.forward_features(images), pre_logits=True))
+    assert model.pretrained_cfg["input_size"] == (3, 8, 8)
+    names = {key for key, _ in model.named_parameters()}
+    assert model.no_weight_decay() < names
+    model.get_submodule(model.default_cfg["first_conv"])
+    stem = model.group_matcher()["stem"]
+    assert "embed" in stem
+
+
+@pytest.mark.parametrize("overrides", [{"readout": "class_token"}, {"head": "tangent"}, {"learn_k": True}, {"k": 2.3}])
+def test_ablations_are_configs(narrow, images, overrides) -> None:
+    model = narrow("polar_vit_tiny", **overrides)
+    model(images).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+    assert torch.isfinite(model.bfloat16()(images.bfloat16())).all()
+
+
+def test_names_and_fields_are_checked() -> None:
+    assert list_models("polar*") == ["polar_vit_base", "polar_vit_small", "polar_vit_tiny"]
+    with pytest.raises(ValueError, match="did you mean 'polar_vit_tiny'"):
+        create_model("polar_vit_tyni")
+    with pytest.raises(ValueError, match="unknown key 'class_num'"):
+        create_model("polar_vit_tiny", class_num=3)
+    with pytest.raises(ValueError, match="depth must be int, got '9'"):
+        create_model("polar_vit_tiny", depth="9")
+    with pytest.raises(ValueError, match="dim 190 is not divisible by 12"):
+        create_model("polar_vit_tiny", dim=190)
+    with pytest.raises(TypeError, match="takes a PolarViTConfig"):
+        PolarViT(create_model("vit_tiny", dim=12).config)  # type: ignore[arg-type]
+
+
+def test_sizes_are_the_published_ones() -> None:
+    small = {row.name: row for row in model_rows()}
+    assert small["polar_vit_tiny"].parameters == 2_723_942
+    assert small["vit_tiny"].parameters == 2_709_805  # HexFormer's
+    large = {row.name: row for row in model_rows(setting="imagenet")}
+    assert round(large["polar_vit_tiny"].headless / 1e6, 1) == 2.9
+    table = 196 * 384  # the paper counts a position table; the sine-cosine one has no parameters
+    assert round((large["polar_vit_small"].headless + table) / 1e6, 1) == 21.7
+    with pytest.raises(ValueError, match="setting must be one of"):
+        model_rows(setting="mnist")
+
+
+def test_a_trace_sees_every_block(narrow, images) -> None:
+    for name in ("polar_vit_tiny", "vit_tiny"):
+        model = narrow(name).train()
+        seen = model.trace(images)
+        n = seen.radius.shape[-1]
+        assert seen.radius.shape == (3, 3, n)
+        assert seen.direction.shape == (3, 3, n, 16)
+        assert seen.attention.shape == (2, 3, 2, n, n)
+        torch.testing.assert_close(seen.attention.sum(-1), torch.ones(2, 3, 2, n))
+        assert seen.mean.shape == seen.std.shape == seen.minimum.shape == seen.maximum.shape == (3,)
+        assert (seen.minimum <= seen.mean).all()
+        assert (seen.mean <= seen.maximum).all()
+        assert not seen.logits.requires_grad
+        assert model.training
+        assert seen.logits.equal(model.eval()(images))
+        assert not any(m._forward_pre_hooks for m in model.modules())
+
+
+def test_euclidean_maps_are_those_of_the_fused_attention(narrow) -> None:
+    layer = narrow("vit_tiny").blocks[0].attention.double()
+    torch.nn.init.constant_(layer.temperature, 1.7)
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    value = layer.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)[2]
+    expected = layer.out((layer.weights(x) @ value).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x), expected)
