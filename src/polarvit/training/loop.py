@@ -80,7 +80,7 @@ class Trainer:
             self.model.compile_blocks()
         wrapped: nn.Module = self.model
         if here.world > 1:
-            wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
+            wrapped = DistributedDataParallel(self.model)
         self.step = TrainingStep(
             wrapped,
             self.optimizer,

@@ -79,7 +79,8 @@ class RunFolder:
             average.save_pretrained(self.path / "model-ema")
         write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
 
-    def log(self) -> list[dict[str, Any]]:
-        """The lines of the log."""
-        path = self.path / "log.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    @staticmethod
+    def read_log(path: Path) -> list[dict[str, Any]]:
+        """The lines of the log in a run folder."""
+        lines = (path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]

@@ -1,0 +1,92 @@
+"""The step captured in a CUDA graph trains as the eager one does, and nothing waits for the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import differing, tiny_recipe, weights
+
+from polarvit.training import Interrupted, Trainer, train
+from polarvit.training.distributed import Place
+from polarvit.training.run_folder import RunFolder
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+STEPS = ("train.steps=10", "watch.eval_every=5", "watch.log_every=2")
+DEVICE = "cuda:0"
+
+
+def path_of(folder: Path, *overrides: str, name: str = "polar_vit_tiny") -> tuple[dict[str, torch.Tensor], list[float]]:
+    train(tiny_recipe(*STEPS, *overrides, name=name), folder, device=DEVICE, quiet=True)
+    return weights(folder), [line["loss"] for line in RunFolder.read_log(folder) if "loss" in line]
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model.options.drop_path=0.0",),
+        ("model.options.drop_path=0.3",),
+        ("optim.clip=0.5", "train.accumulate=2", "train.ema=0.9"),
+        ("train.precision=bf16",),
+    ],
+    ids=["plain", "stochastic-depth", "clip-accumulate-ema", "bf16"],
+)
+def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str, overrides: tuple[str, ...]) -> None:
+    eager, eager_losses = path_of(tmp_path / "eager", "train.cuda_graph=false", *overrides, name=name)
+    graph, graph_losses = path_of(tmp_path / "graph", "train.cuda_graph=true", *overrides, name=name)
+    assert graph_losses == pytest.approx(eager_losses, rel=1e-4)
+    for key, tensor in eager.items():
+        if key.startswith("model/"):
+            torch.testing.assert_close(graph[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda t, key=key: f"{key}: {t}")
+
+
+def test_the_learning_rate_reaches_the_graph(tmp_path: Path) -> None:
+    """With a rate of almost zero after the capture, the weights stop moving."""
+    here = Place(0, 1, torch.device(DEVICE))
+    trainer = Trainer(tiny_recipe("train.cuda_graph=true"), RunFolder(tmp_path, here, resume=False), here, quiet=True)
+    for step in range(6):
+        trainer._one(step)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer._lr = lambda step: 0.0  # type: ignore[method-assign]
+    trainer._one(6)
+    assert all(torch.equal(p, old) for p, old in zip(trainer.model.parameters(), before, strict=True))
+    trainer._lr = lambda step: 1e-2  # type: ignore[method-assign]
+    trainer._one(7)
+    assert any(not torch.equal(p, old) for p, old in zip(trainer.model.parameters(), before, strict=True))
+
+
+def test_a_captured_run_resumes(tmp_path: Path) -> None:
+    options = (*STEPS, "train.cuda_graph=true", "model.options.drop_path=0.3")
+    train(tiny_recipe(*options), tmp_path / "whole", device=DEVICE, quiet=True)
+    with pytest.raises(Interrupted):
+        train(tiny_recipe(*options), tmp_path / "parts", device=DEVICE, quiet=True, stop_after=6)
+    train(tiny_recipe(*options), tmp_path / "parts", device=DEVICE, quiet=True, resume=True)
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    for key in differing(whole, parts):
+        torch.testing.assert_close(parts[key], whole[key], rtol=1e-3, atol=1e-5, msg=lambda t, key=key: f"{key}: {t}")
+
+
+@pytest.mark.parametrize("graph", ["false", "true"], ids=["eager", "graph"])
+def test_no_step_waits_for_the_device(tmp_path: Path, graph: str) -> None:
+    here = Place(0, 1, torch.device(DEVICE))
+    recipe = tiny_recipe(f"train.cuda_graph={graph}", "train.ema=0.9", "optim.clip=1.0")
+    trainer = Trainer(recipe, RunFolder(tmp_path, here, resume=False), here, quiet=True)
+    for step in range(20):  # past the capture and the first batches that are made ahead
+        trainer.losses.add(trainer._one(step))
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(20, 40):
+            trainer.losses.add(trainer._one(step))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_graph_and_recomputed_blocks_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot both be on"):
+        train(tiny_recipe("train.cuda_graph=true", "train.grad_checkpointing=true"), tmp_path, device=DEVICE)

@@ -1,0 +1,245 @@
+"""A run can be killed at any moment and resumed to the same weights."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_runs import die_while_saving, differing, run_quietly, started, tiny_recipe, weights
+
+from polarvit.training import Interrupted, Trainer, checkpoint, train
+from polarvit.training.checkpoint import CheckpointError
+
+RECIPE = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(RECIPE, folder, device="cpu", quiet=True)
+    return folder
+
+
+def log_of(folder: Path) -> list[dict[str, float]]:
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "images_per_second"} for line in lines]
+
+
+def final_weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_two_runs_with_one_seed_are_identical(whole: Path, tmp_path: Path) -> None:
+    train(RECIPE, tmp_path / "again", device="cpu", quiet=True)
+    assert differing(weights(whole), weights(tmp_path / "again")) == []
+    assert differing(final_weights(whole), final_weights(tmp_path / "again")) == []
+    assert log_of(whole) == log_of(tmp_path / "again")
+
+
+def test_another_seed_gives_other_weights(whole: Path, tmp_path: Path) -> None:
+    train(tiny_recipe("train.ema=0.99", "train.seed=1"), tmp_path / "run", device="cpu", quiet=True)
+    assert differing(weights(whole), weights(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_resumes_to_the_same_weights(whole: Path, tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    draw, folder, kills = random.Random(seed), tmp_path / "run", 0
+    for _ in range(3):
+        with started(run_quietly, RECIPE, folder) as process:
+            before = len(log_lines(folder))
+            while process.is_alive() and len(log_lines(folder)) <= before:
+                time.sleep(0.02)
+            process.join(draw.uniform(0, 0.4))
+            kills += process.is_alive()
+            process.kill()
+    train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert kills > 0
+    assert differing(weights(whole), weights(folder)) == []
+    assert differing(final_weights(whole), final_weights(folder)) == []
+    assert log_of(whole) == log_of(folder)
+
+
+def log_lines(folder: Path) -> list[str]:
+    path = folder / "log.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writes", [0, 2, 6], ids=["before-the-name", "first-checkpoint", "second-checkpoint"])
+def test_killed_while_saving_it_resumes_to_the_same_weights(whole: Path, tmp_path: Path, writes: int) -> None:
+    folder = tmp_path / "run"
+    with started(die_while_saving, RECIPE, folder, writes) as process:
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    assert all((path / "state.json").exists() for _, path in checkpoint.steps(folder / "checkpoints"))
+    train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(folder)) == []
+    assert log_of(whole) == log_of(folder)
+    assert not list((folder / "checkpoints").glob(".*"))
+
+
+def test_stopped_on_purpose_it_resumes_between_log_lines(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for expected in (5, 10):
+        with pytest.raises(Interrupted) as stopped:
+            train(RECIPE, folder, resume=True, device="cpu", quiet=True, stop_after=5)
+        assert stopped.value.step == expected
+        assert checkpoint.steps(folder / "checkpoints")[0][0] == expected
+    train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(folder)) == []
+    for mine, theirs in zip(log_of(folder), log_of(whole), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+
+
+def test_ctrl_c_saves_and_says_where(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = tmp_path / "run", Trainer._one
+
+    def press(self: Trainer, step: int) -> torch.Tensor:
+        if step == 4:
+            signal.raise_signal(signal.SIGINT)
+        return real(self, step)
+
+    monkeypatch.setattr(Trainer, "_one", press)
+    with pytest.raises(Interrupted) as stopped:
+        train(RECIPE, folder, device="cpu", quiet=True)
+    assert stopped.value.step == 5
+    monkeypatch.undo()
+    train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(folder)) == []
+
+
+def test_resuming_a_finished_run_changes_nothing(whole: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    scores = train(RECIPE, whole, resume=True, device="cpu", quiet=True)
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+    written = json.loads((whole / "metrics.json").read_text())
+    assert scores is not None
+    assert scores.to_dict() == written["scores"]
+    assert written["ema_scores"]["count"] == 359
+
+
+def test_killed_after_the_last_step_it_only_finishes(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "metrics.json").unlink()
+    shutil.rmtree(folder / "model")
+    scores = train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert scores is not None
+    assert scores.top1 == pytest.approx(json.loads((whole / "metrics.json").read_text())["scores"]["top1"], rel=1e-4)
+    assert differing(final_weights(whole), final_weights(folder)) == []
+
+
+def unfinished_copy(whole: Path, folder: Path) -> Path:
+    """The run as it was after step 9; returns the checkpoint of that step."""
+    shutil.copytree(whole, folder)
+    (folder / "metrics.json").unlink()
+    shutil.rmtree(folder / "model")
+    shutil.rmtree(folder / "checkpoints" / "step-00000012")
+    return folder / "checkpoints" / "step-00000009"
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text().replace('"step": 9', '"step": 10'))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("optimizer-00000.safetensors", truncate),
+        ("model-00000.safetensors", flip),
+        ("ema-00000.safetensors", Path.unlink),
+        ("state.json", truncate),
+        ("state.json", edit),
+    ],
+    ids=["truncated", "bit-flipped", "missing", "state-truncated", "state-edited"],
+)
+def test_a_damaged_newest_checkpoint_is_passed_over(whole: Path, tmp_path: Path, name: str, damage) -> None:
+    damage(unfinished_copy(whole, tmp_path / "run") / name)
+    with pytest.warns(UserWarning, match="step 9 cannot be used, falling back"):
+        found = checkpoint.load_newest(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found[1]["step"] == 6
+
+
+def test_a_run_resumes_from_the_checkpoint_before_the_damaged_one(whole: Path, tmp_path: Path) -> None:
+    truncate(unfinished_copy(whole, tmp_path / "run") / "model-00000.safetensors")
+    with pytest.warns(UserWarning, match="step 9 cannot be used, falling back"):
+        train(RECIPE, tmp_path / "run", resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(tmp_path / "run")) == []
+    assert log_of(whole) == log_of(tmp_path / "run")
+
+
+def test_a_full_disk_costs_one_checkpoint_and_not_the_run(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = checkpoint._write
+
+    def write(path: Path, content: bytes) -> None:
+        if "step-00000006" in str(path) and path.name.startswith("optimizer"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(checkpoint, "_write", write)
+    with pytest.warns(UserWarning, match="checkpoint at step 6 was not written .*No space left"):
+        train(RECIPE, tmp_path / "run", device="cpu", quiet=True)
+    assert [step for step, _ in checkpoint.steps(tmp_path / "run" / "checkpoints")] == [12, 9, 3]
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
+    assert differing(weights(whole), weights(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.seed=3", "train.seed was 0 and is 3 now"),
+        ("model.options.depth=2", "model.options.depth was 1 and is 2 now"),
+        ("model.name=vit_tiny", "model.name was 'polar_vit_tiny' and is 'vit_tiny' now"),
+    ],
+)
+def test_another_seed_or_model_in_the_folder_is_an_error(whole: Path, override: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        train(tiny_recipe("train.ema=0.99", override), whole, resume=True, device="cpu", quiet=True)
+
+
+def test_other_settings_go_on_with_a_warning(whole: Path, tmp_path: Path) -> None:
+    unfinished_copy(whole, tmp_path / "run")
+    changed = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "optim.lr=1e-3", "watch.log_every=5")
+    with (
+        pytest.warns(UserWarning, match=r"optim\.lr was 0\.002 and is 0\.001 now") as caught,
+        pytest.raises(Interrupted),
+    ):
+        train(changed, tmp_path / "run", resume=True, device="cpu", quiet=True, stop_after=1)
+    assert not [warning for warning in caught if "log_every" in str(warning.message)]
+
+
+def test_a_folder_with_a_run_is_not_overwritten(whole: Path) -> None:
+    with pytest.raises(FileExistsError, match="--resume"):
+        train(RECIPE, whole, device="cpu", quiet=True)
