@@ -261,16 +261,19 @@ EPS = torch.finfo(torch.float32).eps / 2
 
 
 def gradients_at(name: str, v: Tensor, w: Tensor, t: Tensor, k: float) -> list[Tensor]:
-    """Gradients [..., count] of a fixed random combination of the outputs, sets of five points at a time."""
+    """Gradients [points, ...] of a fixed random combination of the outputs; sets of five where points meet."""
     leaves = [x.clone().requires_grad_() for x in (v, w, t)]
-    sets = [flat(FUNCTIONS[name](*(x[i] for x in leaves), k)) for i in range(len(v))]
+    if name.startswith(("centroid", "pairwise")):
+        groups = zip(*(x.split(5) for x in leaves), strict=True)
+    else:
+        groups = iter([tuple(leaves)])
     generator = torch.Generator().manual_seed(1)
     loss = torch.zeros((), dtype=v.dtype)
-    for parts in zip(*sets, strict=True):
-        stacked = torch.stack(parts)
-        loss = loss + (stacked * torch.randn(stacked.shape, generator=generator).to(v.dtype)).sum()
+    for group in groups:
+        for x in flat(FUNCTIONS[name](*group, k)):
+            loss = loss + (x * torch.randn(x.shape, generator=generator).to(v.dtype)).sum()
     found = torch.autograd.grad(loss, leaves, allow_unused=True)
-    return [x.double().reshape(len(v) * 5, -1) for x in found if x is not None]
+    return [x.double().reshape(len(v), -1) for x in found if x is not None]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -291,8 +294,7 @@ def test_gradients_in_float32_are_as_good_as_their_inputs(name: str) -> None:
             for relation in ("close", "far", "opposite"):
                 p, q = pair(relation, 40, 4, radius, k, torch.float32, 17)
                 generator = torch.Generator().manual_seed(23)
-                stored = [to_tangent0(p).view(-1, 5, 4), to_tangent0(q).view(-1, 5, 4)]
-                stored.append(torch.randn(8, 5, generator=generator))
+                stored = [to_tangent0(p), to_tangent0(q), torch.randn(40, generator=generator)]
                 got, want = gradients_at(name, *stored, k), gradients_at(name, *(x.double() for x in stored), k)
                 moved = [torch.zeros(len(x), dtype=torch.float64) for x in want]
                 for _ in range(4):

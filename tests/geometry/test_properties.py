@@ -142,11 +142,8 @@ def test_boost_obeys_its_corrected_law(seed: int, r: float, t: float, k: float) 
     p, root = points(seed, r), math.sqrt(k)
     u = p.direction.double()
     rest = u[:, 1:].square().sum(-1) / u.square().sum(-1)
-    law = (
-        2
-        * root
-        * torch.asinh(math.sinh(abs(t) / 2) * (1 + torch.sinh(p.radius.double() / root).square() * rest).sqrt())
-    )
+    reach = (1 + torch.sinh(p.radius.double() / root).square() * rest).sqrt()
+    expected = 2 * root * torch.asinh(math.sinh(abs(t) / 2) * reach)
     moved = geometry.boost(p, t, k=k)
     assert float((geometry.distance(p, moved, k=k) - expected).abs().max()) <= limit(k, p.radius, moved.radius)
 
