@@ -30,16 +30,17 @@ def export_program(model: VisionModel, batch: Batch = "dynamic") -> torch.export
         model.train(was_training)
 
 
-def export_onnx(model: VisionModel, path: str | Path, batch: Batch = "dynamic") -> Path:
-    """Write the model in evaluation mode as an ONNX file: `images` [B, C, H, W] to `logits` [B, classes].
+def export_onnx(model: VisionModel | torch.export.ExportedProgram, path: str | Path, batch: Batch = "dynamic") -> Path:
+    """Write a model in evaluation mode as an ONNX file: `images` [B, C, H, W] to `logits` [B, classes].
 
-    Needs the extra `export` (onnx, onnxscript). Weights are inside the file.
+    A program that `export_program` made is taken as it is, with its own batch. Needs the extra `export` (onnx,
+    onnxscript). Weights are inside the file.
     """
     for module in ("onnx", "onnxscript"):
         if importlib.util.find_spec(module) is None:
             raise ImportError(f"export_onnx needs {module}: pip install polarvit[export]")
     path = Path(path)
-    program = export_program(model, batch)
+    program = export_program(model, batch) if isinstance(model, VisionModel) else model
     onnx = torch.onnx.export(
         program,
         input_names=["images"],
