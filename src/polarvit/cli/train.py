@@ -68,16 +68,10 @@ def train(
     polarvit train --resume --out runs/digits
     torchrun --nproc-per-node 2 -m polarvit train imagenet_vit_tiny
     """
-    changes = [*(sets or []), *_flags(seed, data)]
-    if resume and out is not None and (out / "recipe.yaml").is_file():
-        recipe = str(out / "recipe.yaml")
-    if recipe is None:
-        hint = f"{out} holds no run" if out else "give --out with the folder of the run"
-        raise typer.BadParameter(f"nothing to resume: {hint}" if resume else "missing", param_hint="RECIPE")
-
     from polarvit.training.recipe import load
 
-    run(load(recipe, changes), out or Path("runs") / Path(recipe).stem, resume=resume, device=device)
+    source, out = located(recipe, out, resume)
+    run(load(source, [*(sets or []), *_flags(seed, data)]), out, resume=resume, device=device)
 
 
 def finetune(
@@ -111,6 +105,19 @@ def finetune(
     )
 
 
+def located(recipe: str | None, out: Path | None, resume: bool) -> tuple[str | Path, Path]:
+    """The recipe and the folder of a run; a run that is resumed knows its recipe."""
+    if recipe is not None:
+        return recipe, out or Path("runs") / Path(recipe).stem
+    if not resume:
+        raise typer.BadParameter("missing; `polarvit recipes list` names the shipped ones", param_hint="RECIPE")
+    if out is None:
+        raise typer.BadParameter("missing; which run is to be resumed?", param_hint="--out")
+    if not (out / "recipe.yaml").is_file():
+        raise typer.BadParameter(f"{out} holds no run to resume", param_hint="--out")
+    return out / "recipe.yaml", out
+
+
 def starting_from(weights: str, recipe: Recipe) -> Recipe:
     """The recipe with these weights to start from, and their architecture."""
     from polarvit.cli.trained import registered, weights_folder
@@ -131,10 +138,6 @@ def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:
     from polarvit.training.loop import Interrupted
 
     check_device(device)
-    done = checkpoint.steps(out / "checkpoints")
-    if resume and (out / "metrics.json").is_file() and done and done[0][0] >= recipe.train.steps:
-        say(f"{out} is complete: {recipe.train.steps} steps. Evaluate it with: polarvit eval {shlex.quote(str(out))}")
-        return
     say(f"{recipe.title}: {recipe.train.steps:,} steps of {recipe.train.batch_size} images -> {out}")
     again = f"continue with: {resume_command(out, device)}"
     try:
