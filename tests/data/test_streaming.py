@@ -50,7 +50,7 @@ def test_the_cut_is_drawn_by_seed_step_and_sample(source: FolderSource) -> None:
     )
     for row, index in enumerate(plan.indices(9).tolist()):
         picture = source.image("train", index)
-        draws = Draws(6, torch.tensor([9]), torch.tensor([index]))
+        draws = Draws(6, np.array([9]), np.array([index]))
         boxes = sample_crops(draws, picture.height, picture.width, config.crop_scale, config.crop_ratio)
         top, left, height, width = boxes[0].tolist()
         expected = picture.crop((left, top, left + width, top + height)).resize((16, 16), Image.Resampling.BICUBIC)

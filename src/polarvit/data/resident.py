@@ -41,5 +41,5 @@ class ResidentDataset:
 
     def fetch(self, request: Request, step: int, device: torch.device) -> Tensor:
         """Images of a step: uint8 [n, H, W, 4]."""
-        (indices,) = ship([torch.from_numpy(request.indices(step))], self.images.device)
+        (indices,) = ship([request.indices(step)], self.images.device)
         return self.gather(indices).to(device, non_blocking=True)

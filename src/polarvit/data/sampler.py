@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import torch
 
 from polarvit.data.augment.draws import Draws, Stream
 from polarvit.data.errors import DataError
@@ -13,8 +12,10 @@ from polarvit.data.errors import DataError
 @lru_cache(maxsize=4)
 def _permutation(length: int, seed: int, turn: int) -> np.ndarray:
     """The order of one pass over the data: int64 [length]. A hash of each index is a bijection, so no ties."""
-    draws = Draws(seed, torch.tensor([turn]), torch.tensor([-1]))
-    return torch.argsort(draws.bits(Stream.ORDER, length)[0]).numpy()
+    draws = Draws(seed, np.array([turn]), np.array([-1]))
+    order = np.argsort(draws.bits(Stream.ORDER, length)[0])
+    order.flags.writeable = False
+    return order
 
 
 def share(size: int, rank: int, world: int) -> slice:
@@ -51,11 +52,20 @@ class BatchPlan:
 
     def indices(self, step: int) -> np.ndarray:
         """The samples of the global batch at a step: int64 [batch_size]."""
-        if step < 0:
-            raise DataError(f"step {step} is negative")
-        turn, within = divmod(step, self.steps_per_pass)
-        start = within * self.batch_size
-        return _permutation(self.length, self.seed, turn)[start : start + self.batch_size].copy()
+        return self.batches(range(step, step + 1))[0]
+
+    def batches(self, steps: range) -> np.ndarray:
+        """The samples of the global batches of consecutive steps: int64 [steps, batch_size]."""
+        if steps.start < 0:
+            raise DataError(f"step {steps.start} is negative")
+        parts, step = [], steps.start
+        while step < steps.stop:
+            turn, within = divmod(step, self.steps_per_pass)
+            stop = min(steps.stop, step + self.steps_per_pass - within)
+            order = _permutation(self.length, self.seed, turn)
+            parts.append(order[within * self.batch_size : (within + stop - step) * self.batch_size])
+            step = stop
+        return np.concatenate(parts).reshape(len(steps), self.batch_size)
 
     def local(self, rank: int, world: int) -> slice:
         """The part of every global batch that one process trains on."""

@@ -1,7 +1,6 @@
 """Seeded splits that keep the share of every class."""
 
 import numpy as np
-import torch
 
 from polarvit.data.augment.draws import Draws, Stream
 from polarvit.data.errors import DataError
@@ -14,8 +13,8 @@ def stratified_split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np
     """
     if not 0 < fraction < 1:
         raise DataError(f"a split of {fraction} is not between 0 and 1")
-    draws = Draws(seed, torch.tensor([0]), torch.tensor([-1]))
-    chance = draws.bits(Stream.SPLIT, len(labels))[0].numpy()
+    draws = Draws(seed, np.array([0]), np.array([-1]))
+    chance = draws.bits(Stream.SPLIT, len(labels))[0]
     held = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)

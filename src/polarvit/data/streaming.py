@@ -130,7 +130,7 @@ class _Decoder(Dataset[Tensor]):
 
     def _random(self, image: Image.Image, augmentation: Augmentation, key: Key) -> Image.Image:
         seed, step, index = key
-        draws = Draws(seed, torch.tensor([step]), torch.tensor([index]))
+        draws = Draws(seed, np.array([step]), np.array([index]))
         boxes = sample_crops(draws, image.height, image.width, augmentation.crop_scale, augmentation.crop_ratio)
         top, left, height, width = boxes[0].tolist()
         part = image.crop((left, top, left + width, top + height))

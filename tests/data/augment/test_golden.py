@@ -12,7 +12,7 @@ import torch
 from test_pipeline import BEYER, HCAST, HEXFORMER
 
 from polarvit.data import Augmentation, Augmenter, BatchPlan, ResidentDataset
-from polarvit.data.augment.draws import Stream, batch_draws
+from polarvit.data.augment.draws import Draws, Stream
 
 EXACT = Augmentation(
     flip=0.5, crop_padding=4, rand_augment="big_vision", rand_magnitude=10, erase_probability=0.5, erase_mode="mean"
@@ -66,6 +66,7 @@ def test_batches_of_the_recipes_are_known(name: str, world: int) -> None:
 
 def test_orders_and_shares_are_known() -> None:
     assert BatchPlan(1000, 5, seed=2026).indices(777).tolist() == [193, 730, 41, 457, 6]
-    shares = [HCAST.mixer(32, 32).sample(2026, step).share for step in range(4)]
+    shares = HCAST.mixer(32, 32).sample(2026, np.arange(4)).share.tolist()
     assert shares == pytest.approx([0.28712815657615404, 0.9375, 0.609375, 0.484375], abs=1e-12)
-    assert batch_draws(2026, 3).uniform(Stream.MIX, 2)[0].tolist() == [0.4215884593973349, 0.4859968827029931]
+    draws = Draws(2026, np.array([3]), np.array([-1]))
+    assert draws.uniform(Stream.MIX, 2)[0].tolist() == [0.4215884593973349, 0.4859968827029931]

@@ -7,7 +7,6 @@ from PIL import Image
 from pillow_reference import apply, arrays, batch, pictures
 
 from polarvit.data.augment.operations import Op, Rendering, Requests, group
-from polarvit.data.augment.point import posterize
 from polarvit.data.augment.policies import CIFAR10, IMAGENET, level_value
 
 BICUBIC = Rendering("bicubic", "bicubic", "bicubic", (124, 116, 104))
@@ -34,17 +33,22 @@ GEOMETRY = (Op.SHEAR_X, Op.SHEAR_Y, Op.TRANSLATE_X, Op.TRANSLATE_Y, Op.ROTATE)
 POINTS = [op for op in (*VALUES, *WHOLE_VALUES) if op not in GEOMETRY]
 
 
+def carried_out(requests: Requests, images: np.ndarray, rendering: Rendering | None = None) -> np.ndarray:
+    """What becomes of a batch."""
+    done = batch(images)
+    for part in group(requests, images.shape[1], images.shape[2], rendering or Rendering()):
+        part.run(done, *(torch.from_numpy(a) for a in (part.rows, *part.parameters)))
+    return arrays(done)
+
+
 def ours_and_pillows(
     op: Op, values: np.ndarray, images: np.ndarray, rendering: Rendering
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same operation on a whole batch, and image by image."""
-    n, height, width, _ = images.shape
-    requests = Requests(torch.full((n,), int(op)), torch.from_numpy(values))
-    ours = batch(images)
-    for part in group(requests, height, width, rendering):
-        part.run(ours)
+    n = len(images)
+    ours = carried_out(Requests(np.full(n, int(op)), values), images, rendering)
     theirs = [apply(op, Image.fromarray(i), v, rendering) for i, v in zip(images, values.tolist(), strict=True)]
-    return arrays(ours), np.stack([np.asarray(i) for i in theirs])
+    return ours, np.stack([np.asarray(i) for i in theirs])
 
 
 def some_values(op: Op, count: int, seed: int) -> np.ndarray:
@@ -101,30 +105,25 @@ def test_a_batch_of_mixed_requests_gives_each_image_its_own() -> None:
     images = pictures(60, 32, 32, 8)
     ops = rng.choice([int(op) for op in Op if op is not Op.CUTOUT], 60)
     values = np.array([0.0 if op == 0 else some_values(Op(op), 1, 8 + i)[0] for i, op in enumerate(ops)])
-    ours = batch(images)
-    for part in group(Requests(torch.from_numpy(ops), torch.from_numpy(values)), 32, 32, Rendering()):
-        part.run(ours)
+    ours = carried_out(Requests(ops, values), images)
     for i, (op, value) in enumerate(zip(ops, values.tolist(), strict=True)):
         theirs = np.asarray(apply(Op(op), Image.fromarray(images[i]), value))
-        assert np.abs(arrays(ours)[i].astype(int) - theirs).max() <= (1 if Op(op) in (Op.SHEAR_X, Op.SHEAR_Y) else 0)
+        assert np.abs(ours[i].astype(int) - theirs).max() <= (1 if Op(op) in (Op.SHEAR_X, Op.SHEAR_Y) else 0)
 
 
 def test_posterize_to_no_bits_is_black() -> None:
-    assert not arrays(posterize(batch(pictures(2, 8, 8, 0)), torch.zeros(2, dtype=torch.float64))).any()
+    assert not carried_out(Requests(np.full(2, int(Op.POSTERIZE)), np.zeros(2)), pictures(2, 8, 8, 0)).any()
 
 
 def test_cutout_paints_a_square_about_its_centre_and_nothing_else() -> None:
     images = pictures(2, 32, 32, 0)
-    place = torch.tensor([[0.5, 0.25], [0.0, 0.99]], dtype=torch.float64)
-    requests = Requests(torch.full((2,), int(Op.CUTOUT)), torch.full((2,), 5 / 32, dtype=torch.float64), place)
-    ours = batch(images)
-    for part in group(requests, 32, 32, Rendering()):
-        part.run(ours)
+    place = np.array([[0.5, 0.25], [0.0, 0.99]])
+    ours = carried_out(Requests(np.full(2, int(Op.CUTOUT)), np.full(2, 5 / 32), place), images)
     expected = images.copy()
     expected[0, 11:21, 3:13] = 128
     expected[1, 0:5, 26:32] = 128
-    np.testing.assert_array_equal(arrays(ours), expected)
+    np.testing.assert_array_equal(ours, expected)
 
 
 def test_nothing_runs_for_images_that_ask_for_nothing() -> None:
-    assert group(Requests(torch.zeros(5, dtype=torch.int64), torch.zeros(5)), 32, 32, Rendering()) == []
+    assert group(Requests(np.zeros(5, np.int64), np.zeros(5)), 32, 32, Rendering()) == []

@@ -82,8 +82,8 @@ def test_images_are_what_pillow_makes_of_the_same_draws() -> None:
     config = replace(HEXFORMER, mixup_alpha=0, cutmix_alpha=0, erase_probability=0)
     data, plan, step = dataset(), BatchPlan(64, 64, seed=9), 4
     images, _ = Augmenter(config, 10, 32)(data, plan, step)
-    samples = torch.from_numpy(plan.indices(step))
-    draws = Draws(9, torch.full_like(samples, step), samples)
+    samples = plan.indices(step)
+    draws = Draws(9, np.full_like(samples, step), samples)
     u = draws.uniform(Stream.CROP, 3)
     top, left = integer(u[:, 1], 9).tolist(), integer(u[:, 2], 9).tolist()
     slots = AutoAugment(CIFAR10).sample(draws)

@@ -7,6 +7,7 @@ They are built where the draws are, on the host. Places outside the source get t
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,44 +16,55 @@ from polarvit.data.augment.pixels import as_images, as_words
 _ONE = 1 << 16
 
 
-def shear_x(factor: Tensor) -> Tensor:
+def shear_x(factor: np.ndarray) -> np.ndarray:
     """x' = x + factor y: float64 [n] -> [n, 6]."""
-    zero, one = torch.zeros_like(factor), torch.ones_like(factor)
-    return torch.stack([one, factor, zero, zero, one, zero], -1)
+    return _still(len(factor), {1: factor})
 
 
-def shear_y(factor: Tensor) -> Tensor:
+def shear_y(factor: np.ndarray) -> np.ndarray:
     """y' = y + factor x: float64 [n] -> [n, 6]."""
-    zero, one = torch.zeros_like(factor), torch.ones_like(factor)
-    return torch.stack([one, zero, zero, factor, one, zero], -1)
+    return _still(len(factor), {3: factor})
 
 
-def translate(x: Tensor, y: Tensor) -> Tensor:
-    """x' = x + t, y' = y + s, in pixels: float64 [n] each -> [n, 6]."""
-    zero, one = torch.zeros_like(x), torch.ones_like(x)
-    return torch.stack([one, zero, x, zero, one, y], -1)
+def translate_x(pixels: np.ndarray) -> np.ndarray:
+    """x' = x + pixels: float64 [n] -> [n, 6]."""
+    return _still(len(pixels), {2: pixels})
 
 
-def rotate(degrees: Tensor, height: int, width: int) -> Tensor:
+def translate_y(pixels: np.ndarray) -> np.ndarray:
+    """y' = y + pixels: float64 [n] -> [n, 6]."""
+    return _still(len(pixels), {5: pixels})
+
+
+def rotate(degrees: np.ndarray, height: int, width: int) -> np.ndarray:
     """Counter-clockwise about the centre: float64 [n] -> [n, 6]."""
-    angle = -torch.remainder(degrees, 360.0) * (math.pi / 180.0)
-    cos, sin = angle.cos(), angle.sin()
+    angle = torch.from_numpy(-np.remainder(degrees, 360.0) * (math.pi / 180.0))
+    cos, sin = angle.cos().numpy(), angle.sin().numpy()
     x, y = width / 2, height / 2
-    return torch.stack([cos, sin, x - (cos * x + sin * y), -sin, cos, y - (cos * y - sin * x)], -1)
+    return np.stack([cos, sin, x - (cos * x + sin * y), -sin, cos, y - (cos * y - sin * x)], -1)
 
 
-def fixed_point(matrix: Tensor) -> Tensor:
+def _still(count: int, columns: dict[int, np.ndarray]) -> np.ndarray:
+    """The matrix that changes nothing, but for some columns."""
+    matrix = np.zeros((count, 6))
+    matrix[:, 0] = matrix[:, 4] = 1.0
+    for column, values in columns.items():
+        matrix[:, column] = values
+    return matrix
+
+
+def fixed_point(matrix: np.ndarray) -> np.ndarray:
     """The matrix in Pillow's 16.16 fixed point, offsets taken at the first pixel's centre: int64 [n, 6].
 
     Pillow moves a pure translation in floating point instead, by floor(t + 1/2) whole pixels;
     written as an offset of that many pixels and a half, fixed point gives the same.
     """
-    a, b, c, d, e, f = matrix.unbind(-1)
+    a, b, c, d, e, f = matrix.T
     x, y = c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5
     still = (a == 1) & (b == 0) & (d == 0) & (e == 1)
-    x = torch.where(still, x.floor() + 0.5, x)
-    y = torch.where(still, y.floor() + 0.5, y)
-    return (torch.stack([a, b, x, d, e, y], -1) * _ONE + 0.5).floor().to(torch.int64)
+    x = np.where(still, np.floor(x) + 0.5, x)
+    y = np.where(still, np.floor(y) + 0.5, y)
+    return np.floor(np.stack([a, b, x, d, e, y], -1) * _ONE + 0.5).astype(np.int64)
 
 
 def nearest(images: Tensor, coefficients: Tensor, fill: int) -> Tensor:

@@ -3,10 +3,11 @@
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from polarvit.data.augment.draws import Draws, Stream, integer
+from polarvit.data.augment.draws import Draws, Stream, first_that_fits, integer
 from polarvit.data.augment.pixels import as_images, as_words
 
 Interpolation = Literal["bilinear", "bicubic"]
@@ -34,29 +35,33 @@ def flip_and_crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, paddi
 
 def sample_crops(
     draws: Draws, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
-) -> Tensor:
+) -> np.ndarray:
     """Random parts of an image for a resized crop: int64 [n, 4] (top, left, height, width).
 
     The area is uniform in `scale` (of the whole), the aspect width / height log-uniform in `ratio`; the
     first of ten attempts that fits counts, else the largest central part with an allowed aspect.
     """
-    u = draws.uniform(Stream.RESIZED_CROP, 4 * _ATTEMPTS).view(-1, _ATTEMPTS, 4)
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * u[..., 0])
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = torch.exp(low + (high - low) * u[..., 1])
-    columns, rows = torch.sqrt(area * aspect).round(), torch.sqrt(area / aspect).round()
-    fits = (columns >= 1) & (columns <= width) & (rows >= 1) & (rows <= height)
-    top, left = integer(u[..., 2], height - rows + 1), integer(u[..., 3], width - columns + 1)
-    attempts = torch.stack([top, left, rows.to(torch.int64), columns.to(torch.int64)], -1)
-    return first_that_fits(attempts, fits, torch.tensor(_central(height, width, ratio)))
+
+    def propose(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        area = height * width * (scale[0] + (scale[1] - scale[0]) * u[:, 0])
+        aspect = log_uniform(u[:, 1], ratio)
+        columns, rows = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+        fits = (columns >= 1) & (columns <= width) & (rows >= 1) & (rows <= height)
+        return random_places(u, rows, columns, height, width), fits
+
+    return first_that_fits(draws, Stream.RESIZED_CROP, 0, _ATTEMPTS, propose, _central(height, width, ratio))
 
 
-def first_that_fits(attempts: Tensor, fits: Tensor, otherwise: Tensor) -> Tensor:
-    """Of attempts [n, tries, 4] the first with fits [n, tries], else `otherwise` [4]: [n, 4]."""
-    order = torch.arange(fits.shape[1], 0, -1, device=fits.device) * fits
-    best, place = order.max(1)
-    chosen = attempts.gather(1, place[:, None, None].expand(-1, 1, 4))[:, 0]
-    return torch.where((best > 0)[:, None], chosen, otherwise)
+def log_uniform(uniform: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
+    """Uniform numbers float64 [n] as numbers between two ends whose logarithm is uniform."""
+    low, high = math.log(ends[0]), math.log(ends[1])
+    return torch.exp(torch.from_numpy(low + (high - low) * uniform)).numpy()
+
+
+def random_places(u: np.ndarray, rows: np.ndarray, columns: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Boxes of a size, float64 [n] each, somewhere in the image, by numbers 2 and 3 of u: int64 [n, 4]."""
+    top, left = integer(u[:, 2], height - rows + 1), integer(u[:, 3], width - columns + 1)
+    return np.stack([top, left, rows.astype(np.int64), columns.astype(np.int64)], -1)
 
 
 def _central(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int, int, int]:

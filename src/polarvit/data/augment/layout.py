@@ -1,26 +1,28 @@
-"""Which samples a process needs at a step, and how the rows of its batch are made from them."""
+"""Which samples a process needs at some steps, and how the rows of its batches are made from them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from polarvit.data.augment.mixing import Mix, Mixer, partners
+from polarvit.data.augment.mixing import Mixer, Mixes, partners
 from polarvit.data.sampler import BatchPlan, SequentialPlan, share
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The samples of a step on one process.
+    """The samples of k consecutive steps on one process, b of each step.
 
     Attributes:
-        samples: dataset indices int64 [n]: first the batch of this process, then partners from elsewhere.
-        partner: row of `samples` that each of the first b rows mixes with, int64 [b].
-        mix: how the step mixes.
+        samples: dataset indices int64 [n]: first the k b of this process, then partners from elsewhere.
+        steps: step of each sample, int64 [n].
+        partner: row of `samples` that each of the first k b rows mixes with, int64 [k b].
+        mixes: how the steps mix.
     """
 
     samples: np.ndarray
+    steps: np.ndarray
     partner: np.ndarray
-    mix: Mix
+    mixes: Mixes
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,32 @@ class TrainingRequest:
     def steps(self) -> None:
         return None
 
-    def layout(self, step: int) -> Layout:
-        """Rows and samples of a step; a partner of another process is a sample of ours too."""
-        batch = self.plan.indices(step)
+    @property
+    def size(self) -> int:
+        """Samples of this process in a step."""
+        return self.plan.batch_size // self.world
+
+    def layout(self, steps: range) -> Layout:
+        """Rows and samples of the steps; a partner of another process is a sample of ours too."""
+        batches, numbers = self.plan.batches(steps), np.arange(steps.start, steps.stop)
         mine = self.plan.local(self.rank, self.world)
-        size = mine.stop - mine.start
-        mix = self.mixer.sample(self.seed, step)
-        if not mix.active:
-            return Layout(batch[mine], np.arange(size), mix)
-        partner = partners(len(batch))[mine]
-        away = (partner < mine.start) | (partner >= mine.stop)
-        rows = partner - mine.start
-        rows[away] = size + np.arange(away.sum())
-        return Layout(np.concatenate([batch[mine], batch[partner[away]]]), rows, mix)
+        own = batches[:, mine]
+        mixes = self.mixer.sample(self.seed, numbers)
+        partner = partners(self.plan.batch_size)[mine]
+        away = np.flatnonzero((partner < mine.start) | (partner >= mine.stop))
+        active = np.flatnonzero(mixes.active)
+        rows = np.arange(own.size).reshape(own.shape)
+        rows[active] = rows[active, :1] + (partner - mine.start)
+        samples, at = own.reshape(-1), np.repeat(numbers, own.shape[1])
+        if len(away) and len(active):
+            others = batches[np.ix_(active, partner[away])]
+            rows[np.ix_(active, away)] = own.size + np.arange(others.size).reshape(others.shape)
+            samples = np.concatenate([samples, others.reshape(-1)])
+            at = np.concatenate([at, np.repeat(numbers[active], len(away))])
+        return Layout(samples, at, rows.reshape(-1), mixes)
 
     def indices(self, step: int) -> np.ndarray:
-        return self.layout(step).samples
+        return self.layout(range(step, step + 1)).samples
 
 
 @dataclass(frozen=True)

@@ -8,31 +8,31 @@ share is even has all partners at home.
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polarvit.data.augment.draws import Stream, batch_draws, gaussian
+from polarvit.data.augment.draws import Draws, Stream, gaussian, integer
 from polarvit.data.augment.pixels import inside
 
-_NOTHING = (0, 0, 0, 0)
+_FIXED = 4  # numbers of a step that are not for Beta: mix at all, which way, centre of the cut
 
 
 @dataclass(frozen=True)
-class Mix:
-    """How one step mixes: keep `weight` of the image outside `box`, all of the partner inside it.
+class Mixes:
+    """How k steps mix: keep `weight` of the image outside `boxes`, all of the partner inside them.
 
     `share` is the part of the target that stays with the image.
     """
 
-    weight: float = 1.0
-    box: tuple[int, int, int, int] = _NOTHING
-    share: float = 1.0
+    weight: np.ndarray  #: float64 [k]
+    boxes: np.ndarray  #: int64 [k, 4] (top, left, height, width)
+    share: np.ndarray  #: float64 [k]
 
     @property
-    def active(self) -> bool:
+    def active(self) -> np.ndarray:
+        """Steps that mix at all: bool [k]."""
         return self.share < 1.0
 
 
@@ -47,59 +47,54 @@ class Mixer:
     height: int
     width: int
 
-    def sample(self, seed: int, step: int) -> Mix:
-        """The mix of a step."""
-        return _sample(self, seed, step)
-
-    def _sample(self, seed: int, step: int) -> Mix:
+    def sample(self, seed: int, steps: np.ndarray) -> Mixes:
+        """The mixes of steps int64 [k]."""
+        count = len(steps)
+        mixes = Mixes(np.ones(count), np.zeros((count, 4), np.int64), np.ones(count))
         if self.probability == 0 or (self.mixup_alpha == 0 and self.cutmix_alpha == 0):
-            return Mix()
-        u = batch_draws(seed, step).uniform(Stream.MIX, 256)[0]
-        apply, switch, y, x = u[:4].tolist()
-        if apply >= self.probability:
-            return Mix()
-        if self.mixup_alpha == 0 or (self.cutmix_alpha > 0 and switch < self.switch):
-            return self._cut(beta(self.cutmix_alpha, u[4:]), y, x)
-        kept = beta(self.mixup_alpha, u[4:])
-        return Mix(weight=kept, share=kept)
+            return mixes
+        draws = Draws(seed, steps, np.full(count, -1))
+        apply, switch, y, x = draws.uniform(Stream.MIX, _FIXED).T
+        active = apply < self.probability
+        cuts = active & ((self.mixup_alpha == 0) | ((self.cutmix_alpha > 0) & (switch < self.switch)))
+        cut, blend = np.flatnonzero(cuts), np.flatnonzero(active & ~cuts)
+        if len(cut):
+            kept = beta(self.cutmix_alpha, draws.of(cut))
+            mixes.boxes[cut], mixes.share[cut] = self._cut(kept, y[cut], x[cut])
+        if len(blend):
+            mixes.weight[blend] = mixes.share[blend] = beta(self.mixup_alpha, draws.of(blend))
+        return mixes
 
-    def _cut(self, kept: float, y: float, x: float) -> Mix:
-        """A box of about 1 - kept of the area, its centre anywhere, clipped; the share is the true pixel ratio."""
-        ratio = math.sqrt(1 - kept)
-        half_y, half_x = int(self.height * ratio) // 2, int(self.width * ratio) // 2
-        centre_y, centre_x = int(self.height * y), int(self.width * x)
-        top, bottom = max(centre_y - half_y, 0), min(centre_y + half_y, self.height)
-        left, right = max(centre_x - half_x, 0), min(centre_x + half_x, self.width)
-        box = (top, left, bottom - top, right - left)
-        return Mix(box=box, share=1 - box[2] * box[3] / (self.height * self.width))
-
-
-@lru_cache(maxsize=256)
-def _sample(mixer: Mixer, seed: int, step: int) -> Mix:
-    """A step is asked for more than once: for its samples, then for its mix."""
-    return mixer._sample(seed, step)
+    def _cut(self, kept: np.ndarray, y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Boxes of about 1 - kept of the area, their centres anywhere, clipped; shares are the true pixel ratios."""
+        ratio = np.sqrt(1 - kept)
+        half_y, half_x = integer(ratio, self.height) // 2, integer(ratio, self.width) // 2
+        centre_y, centre_x = integer(y, self.height), integer(x, self.width)
+        top, bottom = np.maximum(centre_y - half_y, 0), np.minimum(centre_y + half_y, self.height)
+        left, right = np.maximum(centre_x - half_x, 0), np.minimum(centre_x + half_x, self.width)
+        boxes = np.stack([top, left, bottom - top, right - left], -1)
+        return boxes, 1 - boxes[:, 2] * boxes[:, 3] / (self.height * self.width)
 
 
-def beta(alpha: float, uniform: Tensor) -> float:
-    """One draw of Beta(alpha, alpha) from uniform numbers float64 [m]; in logarithms, so any alpha will do."""
+def beta(alpha: float, draws: Draws) -> np.ndarray:
+    """One draw of Beta(alpha, alpha) for each key: float64 [k]. In logarithms, so any alpha will do."""
     if alpha == 1:
-        return float(uniform[0])
-    half = uniform.shape[0] // 2
-    first, second = _log_gamma_draw(alpha, uniform[:half]), _log_gamma_draw(alpha, uniform[half:])
-    return 1.0 / (1.0 + math.exp(min(second - first, 700.0)))
+        return draws.uniform(Stream.MIX, 1, _FIXED)[:, 0]
+    first, second = (_log_gamma(alpha, draws.uniform(Stream.MIX, 126, start)) for start in (_FIXED, _FIXED + 126))
+    return np.array([1.0 / (1.0 + math.exp(min(b - a, 700.0))) for a, b in zip(first, second, strict=True)])
 
 
-def _log_gamma_draw(alpha: float, uniform: Tensor) -> float:
-    """Logarithm of a draw of Gamma(alpha, 1): Marsaglia and Tsang at alpha + 1, taken down by u^(1/alpha)."""
-    boost, u = uniform[0], uniform[1:]
-    u = u[: u.shape[0] // 3 * 3].view(-1, 3)
+def _log_gamma(alpha: float, uniform: np.ndarray) -> list[float]:
+    """Logarithms of draws of Gamma(alpha, 1): Marsaglia and Tsang at alpha + 1, taken down by u^(1/alpha)."""
+    u = torch.from_numpy(uniform[:, 1:124]).unflatten(1, (-1, 3))
     d = alpha + 1 - 1 / 3
-    x = gaussian(u[:, 0], u[:, 1])
+    x = gaussian(u[..., 0], u[..., 1])
     v = (1 + x / math.sqrt(9 * d)) ** 3
     log_v = torch.log(v.clamp(min=1e-300))
-    accepted = (v > 0) & (torch.log1p(-u[:, 2]) < 0.5 * x * x + d - d * v + d * log_v)
-    first = int(accepted.to(torch.uint8).argmax())  # each try passes with 95 % or more; there are about forty
-    return math.log(d) + float(log_v[first]) + math.log1p(-float(boost)) / alpha
+    accepted = (v > 0) & (torch.log1p(-u[..., 2]) < 0.5 * x * x + d - d * v + d * log_v)
+    first = accepted.to(torch.uint8).argmax(1)  # each try passes with 95 % or more; there are about forty
+    found = log_v.gather(1, first[:, None])[:, 0].tolist()
+    return [math.log(d) + y + math.log1p(-b) / alpha for y, b in zip(found, uniform[:, 0].tolist(), strict=True)]
 
 
 def partners(size: int) -> np.ndarray:
@@ -110,9 +105,9 @@ def partners(size: int) -> np.ndarray:
 
 
 def mix_images(images: Tensor, partner: Tensor, weight: Tensor, boxes: Tensor) -> Tensor:
-    """Blend and paste: images, partner float32 [n, 3, H, W], weight float32 [n], boxes int64 [n, 4]."""
-    hole = inside(boxes, *images.shape[-2:])[:, None]
-    kept = torch.where(hole, 0.0, weight.view(-1, 1, 1, 1))
+    """Blend and paste k batches: images, partner float32 [k, b, 3, H, W], weight float32 [k], boxes int64 [k, 4]."""
+    hole = inside(boxes, *images.shape[-2:])[:, None, None]
+    kept = torch.where(hole, 0.0, weight.view(-1, 1, 1, 1, 1))
     return torch.lerp(partner, images, kept)
 
 

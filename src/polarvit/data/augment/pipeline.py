@@ -3,10 +3,13 @@
 The draws of a batch depend on nothing but (seed, step, sample), all known to the host. So the host draws
 everything, sorts the images by what they ask for and sends the parameters in one copy; the device only
 moves and computes pixels, and the host never waits for it. It runs ahead of the training step, outside
-any captured graph; small images are prepared several steps at a time, because a kernel for 128 images
-of 32 x 32 costs as much to start as one for 2,000.
+any captured graph; small images are prepared many steps at a time, because a kernel for 128 images of
+32 x 32 costs as much to start as one for 8,000.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,19 +17,39 @@ from polarvit.data.augment.config import Augmentation
 from polarvit.data.augment.crop import flip_and_crop, resized_crop, sample_crops
 from polarvit.data.augment.draws import Draws, Stream, integer
 from polarvit.data.augment.erasing import erase_with, erase_with_noise, sample_erasing
-from polarvit.data.augment.layout import EvaluationRequest, TrainingRequest
+from polarvit.data.augment.layout import EvaluationRequest, Layout, TrainingRequest
 from polarvit.data.augment.mixing import mix_images, soft_targets
 from polarvit.data.augment.operations import Group, group
 from polarvit.data.augment.transfer import ship
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.errors import DataError
+from polarvit.data.resident import ResidentDataset
 from polarvit.data.sampler import BatchPlan, SequentialPlan
 
 Batch = tuple[Tensor, Tensor]
 
-#: Pixels that are prepared at once: enough to be worth starting the kernels.
-_PIXELS_AHEAD = {"cpu": 2**20, "cuda": 2**21}
-_STEPS_AHEAD = 16
+#: Pixels and steps that are prepared at once, at most: enough to be worth starting the kernels.
+_AHEAD = {"cpu": (2**20, 16), "cuda": (2**23, 64)}
+_AHEAD_OF_FILES = (2**20, 16)  # images that are read or decoded on the host: it is busy enough
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the host decides about some steps, before a pixel is touched.
+
+    Attributes:
+        layout: samples, and who mixes with whom.
+        crop: [flip, boxes] of a resized crop, else [flip, top, left].
+        groups: operations of the policy, in order.
+        erase: [rows, boxes, keys] of the images that lose a box; empty: none.
+        mix: [partner, labels, labels of the partners, share, weight, boxes].
+    """
+
+    layout: Layout
+    crop: list[np.ndarray]
+    groups: list[Group]
+    erase: list[np.ndarray]
+    mix: list[np.ndarray]
 
 
 class Augmenter:
@@ -48,9 +71,9 @@ class Augmenter:
             raise DataError(f"Augmenter: resize {resize} is smaller than the image size {image_size}")
         self._policy = config.policy()
         self._mixer = config.mixer(image_size, image_size)
-        self._scale = torch.tensor([1 / (255 * s) for s in config.std])
-        self._shift = torch.tensor([-m / s for m, s in zip(config.mean, config.std, strict=True)])
-        self._mean = torch.tensor(config.mean)
+        scale = [1 / (255 * s) for s in config.std]
+        shift = [-m / s for m, s in zip(config.mean, config.std, strict=True)]
+        self._colors = np.array([scale, shift, config.mean], np.float32)
         self._ready: dict[int, Batch] = {}
         self._ready_for: tuple[ImageDataset, TrainingRequest, torch.device] | None = None
 
@@ -67,17 +90,37 @@ class Augmenter:
 
         A pure function of its arguments; b is the plan's batch size over `world`.
         """
-        device = torch.device(device)
+        device = indexed(device)
         request = TrainingRequest(plan, rank, world, self._mixer)
         if self._ready_for is None or self._ready_for[0] is not dataset or self._ready_for[1:] != (request, device):
             self._check(dataset, plan)
             self._ready, self._ready_for = {}, (dataset, request, device)
         if step not in self._ready:
-            pixels = plan.batch_size // world * self.image_size**2
-            ahead = min(max(1, _PIXELS_AHEAD.get(device.type, 0) // pixels), _STEPS_AHEAD)
-            batches = self._prepare(dataset, request, range(step, step + ahead), device)
-            self._ready = dict(zip(range(step, step + ahead), batches, strict=True))
+            steps = range(step, step + self.steps_at_once(dataset, request.size, device))
+            drawn = self.draw(dataset, request, steps)
+            self._ready = dict(zip(steps, self.render(dataset, request, steps, drawn, device), strict=True))
         return self._ready.pop(step)
+
+    def prepare(
+        self,
+        dataset: ImageDataset,
+        plan: BatchPlan,
+        steps: range,
+        rank: int = 0,
+        world: int = 1,
+        device: torch.device | str = "cpu",
+    ) -> list[Batch]:
+        """The training batches of consecutive steps, made together; each equals that of a call."""
+        self._check(dataset, plan)
+        request = TrainingRequest(plan, rank, world, self._mixer)
+        return self.render(dataset, request, steps, self.draw(dataset, request, steps), indexed(device))
+
+    def steps_at_once(self, dataset: ImageDataset, size: int, device: torch.device | str) -> int:
+        """How many steps of `size` images are best prepared together."""
+        resident = isinstance(dataset, ResidentDataset)
+        pixels, most = _AHEAD.get(torch.device(device).type, (0, 1)) if resident else _AHEAD_OF_FILES
+        height, width = dataset.image_size
+        return min(max(1, pixels // (size * max(height * width, self.image_size**2))), most)
 
     def evaluation_batch(
         self,
@@ -90,14 +133,13 @@ class Augmenter:
     ) -> Batch:
         """An evaluation batch: resized, centre-cropped, normalised float32 [b, 3, H, W], and labels int64 [b]."""
         self._check(dataset, plan)
-        device = torch.device(device)
+        device = indexed(device)
         request = EvaluationRequest(plan, rank, world)
         images = dataset.fetch(request, step, device)
-        labels = torch.from_numpy(dataset.labels[request.indices(step)])
-        (labels,) = ship([labels], device)
+        labels, colors = ship([dataset.labels[request.indices(step)].astype(np.int64), self._colors], device)
         if not dataset.crops:
             images = self._central(images)
-        return self._normalise(images), labels
+        return self._normalise(images, colors), labels
 
     def _check(self, dataset: ImageDataset, plan: BatchPlan | SequentialPlan) -> None:
         if len(dataset.classes) != self.num_classes:
@@ -115,63 +157,77 @@ class Augmenter:
                 f"{self.image_size}: prepare the data with image_size={self.image_size} or switch on resized_crop"
             )
 
-    def _prepare(
-        self, dataset: ImageDataset, request: TrainingRequest, steps: range, device: torch.device
+    def draw(self, dataset: ImageDataset, request: TrainingRequest, steps: range) -> Drawn:
+        """Everything about consecutive steps but their pixels; only the host works."""
+        size, layout = self.image_size, request.layout(steps)
+        draws = Draws(request.seed, layout.steps, layout.samples)
+        crop = self._sample_crop(draws, *dataset.image_size, cropped=dataset.crops)
+        groups: list[Group] = []
+        if self._policy:
+            rendering = self._policy.rendering
+            groups = [g for r in self._policy.sample(draws) for g in group(r, size, size, rendering)]
+        mixes, labels = layout.mixes, dataset.labels[layout.samples].astype(np.int64)
+        mix = [
+            layout.partner,
+            labels[: len(layout.partner)],
+            labels[layout.partner],
+            np.repeat(mixes.share.astype(np.float32), request.size),
+            mixes.weight.astype(np.float32),
+            mixes.boxes,
+        ]
+        return Drawn(layout, crop, groups, self._sample_erasing(draws), mix)
+
+    def render(
+        self, dataset: ImageDataset, request: TrainingRequest, steps: range, drawn: Drawn, device: torch.device
     ) -> list[Batch]:
-        """The batches of several steps, made together."""
-        layouts = [request.layout(step) for step in steps]
-        images = [dataset.fetch(request, step, device) for step in steps]
-        counts = torch.tensor([len(layout.samples) for layout in layouts])
-        samples = torch.cat([torch.from_numpy(layout.samples) for layout in layouts])
-        draws = Draws(request.seed, torch.repeat_interleave(torch.tensor(list(steps)), counts), samples)
-        augmented = self._augment(images[0] if len(images) == 1 else torch.cat(images), draws, dataset.crops)
+        """The batches that were drawn; the host only starts kernels."""
+        per_group = [(g.rows, *g.parameters) for g in drawn.groups]
+        parts = [[self._colors, drawn.layout.samples], drawn.crop, *per_group, drawn.erase, drawn.mix]
+        shipped = iter(ship([array for part in parts for array in part], device))
+        (colors, samples), crop, *of_groups, erase, mix = ([next(shipped) for _ in part] for part in parts)
 
-        local = request.plan.batch_size // request.world
-        start = torch.repeat_interleave(counts.cumsum(0) - counts, local)
-        own = start + torch.arange(local).repeat(len(layouts))
-        partner = start + torch.cat([torch.from_numpy(layout.partner) for layout in layouts])
-        labels = torch.from_numpy(dataset.labels)[samples]
-        weight, share = (
-            torch.tensor([[x.mix.weight, x.mix.share] for x in layouts]).repeat_interleave(local, 0).unbind(1)
-        )
-        boxes = torch.tensor([layout.mix.box for layout in layouts]).repeat_interleave(local, 0)
-        own_labels, partner_labels = labels[own], labels[partner]
-        own, partner, own_labels, partner_labels, weight, share, boxes = ship(
-            [own, partner, own_labels, partner_labels, weight, share, boxes], device
-        )
-        if any(layout.mix.active for layout in layouts):
-            augmented = mix_images(augmented[own], augmented[partner], weight, boxes)
-        targets = soft_targets(own_labels, partner_labels, share, self.num_classes, self.config.label_smoothing)
-        return list(zip(augmented.split(local), targets.split(local), strict=True))
-
-    def _augment(self, images: Tensor, draws: Draws, cropped: bool) -> Tensor:
-        """uint8 [n, H, W, 4] on the device and draws on the host -> normalised float32 [n, 3, size, size]."""
-        config, size, device = self.config, self.image_size, images.device
-        crop = self._sample_crop(draws, images.shape[1], images.shape[2], cropped)
-        requests = self._policy.sample(draws) if self._policy else []
-        slots = [group(r, size, size, self._policy.rendering) for r in requests] if self._policy else []
-        erase = self._sample_erasing(draws)
-
-        plan = [*crop, *erase]
-        groups = [g for slot in slots for g in slot]
-        shipped = ship([*plan, *(t for g in groups for t in (g.rows, g.parameters) if t is not None)], device)
-        crop, erase, rest = shipped[: len(crop)], shipped[len(crop) : len(plan)], iter(shipped[len(plan) :])
-
-        if config.resized_crop and not cropped:
-            images = resized_crop(images, crop[1], crop[0], (size, size), config.interpolation)
+        images = self._fetch(dataset, request, steps, samples, device)
+        if self.config.resized_crop and not dataset.crops:
+            size = (self.image_size, self.image_size)
+            images = resized_crop(images, crop[1], crop[0], size, self.config.interpolation)
         else:
-            images = flip_and_crop(images, crop[0], crop[1], crop[2], config.crop_padding)
-        for g in groups:
-            Group(g.kernel, next(rest), None if g.parameters is None else next(rest)).run(images)
-        normal = self._normalise(images)
-        if not config.erase_probability:
-            return normal
-        boxes, keys = erase
-        if config.erase_mode == "mean":
-            return erase_with(normal, boxes, self._on(device)[2])
-        return erase_with_noise(normal, boxes, Draws.of_keys(keys))
+            images = flip_and_crop(images, crop[0], crop[1], crop[2], self.config.crop_padding)
+        for g, tensors in zip(drawn.groups, of_groups, strict=True):
+            g.run(images, *tensors)
+        normal = self._normalise(images, colors)
+        if erase:
+            rows, holes, keys = erase
+            self._erase(normal, rows, holes, keys, colors[2])
 
-    def _sample_crop(self, draws: Draws, height: int, width: int, cropped: bool) -> list[Tensor]:
+        partner, labels, partner_labels, share, weight, boxes = mix
+        shape = (len(steps), request.size, *normal.shape[1:])
+        batches = normal[: len(partner)].view(shape)
+        if drawn.layout.mixes.active.any():
+            batches = mix_images(batches, normal.index_select(0, partner).view(shape), weight, boxes)
+        targets = soft_targets(labels, partner_labels, share, self.num_classes, self.config.label_smoothing)
+        return list(zip(batches.unbind(0), targets.split(request.size), strict=True))
+
+    def _fetch(
+        self, dataset: ImageDataset, request: TrainingRequest, steps: range, samples: Tensor, device: torch.device
+    ) -> Tensor:
+        """Images uint8 [n, H, W, 4] of all samples, in the order of the layout."""
+        if isinstance(dataset, ResidentDataset) and dataset.images.device == device:
+            return dataset.gather(samples)
+        parts = [dataset.fetch(request, step, device) for step in steps]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([*(p[: request.size] for p in parts), *(p[request.size :] for p in parts)])
+
+    def _erase(self, images: Tensor, rows: Tensor, boxes: Tensor, keys: Tensor, color: Tensor) -> None:
+        """Overwrite boxes int64 [m, 4] of rows int64 [m] of float32 [n, 3, H, W], in place."""
+        chosen = images.index_select(0, rows)
+        if self.config.erase_mode == "mean":
+            chosen = erase_with(chosen, boxes, color)
+        else:
+            chosen = erase_with_noise(chosen, boxes, keys)
+        images.index_copy_(0, rows, chosen)
+
+    def _sample_crop(self, draws: Draws, height: int, width: int, cropped: bool) -> list[np.ndarray]:
         """[flip, boxes] of a resized crop, else [flip, top, left]."""
         config = self.config
         u = draws.uniform(Stream.CROP, 3)
@@ -181,15 +237,16 @@ class Augmenter:
         places = 2 * config.crop_padding + 1
         return [flip, integer(u[:, 1], places), integer(u[:, 2], places)]
 
-    def _sample_erasing(self, draws: Draws) -> list[Tensor]:
-        config = self.config
+    def _sample_erasing(self, draws: Draws) -> list[np.ndarray]:
+        """[rows, boxes, keys] of the images that lose a box."""
+        config, size = self.config, self.image_size
         if not config.erase_probability:
             return []
-        size = self.image_size
         boxes = sample_erasing(
             draws, size, size, config.erase_probability, config.erase_area, config.erase_aspect, config.erase_mode
         )
-        return [boxes, draws.key]
+        rows = np.flatnonzero(boxes[:, 2])
+        return [rows, boxes[rows], draws.key[rows].view(np.int64)] if len(rows) else []
 
     def _central(self, images: Tensor) -> Tensor:
         """Resize the shorter side to `resize` and cut the centre: one linear map, uint8 [n, size, size, 4]."""
@@ -198,20 +255,22 @@ class Augmenter:
             return images
         short = min(height, width)
         size = (round(height * self.resize / short), round(width * self.resize / short))
-        whole = torch.tensor([[0, 0, height, width]]).expand(n, 4)
-        boxes, still = ship([whole.contiguous(), torch.zeros(n, dtype=torch.bool)], images.device)
+        boxes, still = ship([np.tile([0, 0, height, width], (n, 1)), np.zeros(n, bool)], images.device)
         resized = resized_crop(images, boxes, still, size, self.config.interpolation)
         top, left = round((size[0] - self.image_size) / 2), round((size[1] - self.image_size) / 2)
         return resized[:, top : top + self.image_size, left : left + self.image_size]
 
-    def _normalise(self, images: Tensor) -> Tensor:
-        """uint8 [n, H, W, 4] -> float32 [n, 3, H, W], (v / 255 - mean) / std."""
-        scale, shift, _ = self._on(images.device)
+    @staticmethod
+    def _normalise(images: Tensor, colors: Tensor) -> Tensor:
+        """uint8 [n, H, W, 4] -> float32 [n, 3, H, W], (v / 255 - mean) / std; `colors` are rows of scale, shift."""
         planes = images[..., :3].permute(0, 3, 1, 2)
         planes = planes.to(torch.float32, memory_format=torch.contiguous_format)
-        return planes.mul_(scale.view(3, 1, 1)).add_(shift.view(3, 1, 1))
+        return planes.mul_(colors[0].view(3, 1, 1)).add_(colors[1].view(3, 1, 1))
 
-    def _on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        if self._scale.device != device:
-            self._scale, self._shift, self._mean = ship([self._scale, self._shift, self._mean], device)
-        return self._scale, self._shift, self._mean
+
+def indexed(device: torch.device | str) -> torch.device:
+    """The device with its number, as its tensors name it."""
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

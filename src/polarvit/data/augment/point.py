@@ -1,46 +1,54 @@
 """Operations on the colours of a batch, equal to Pillow's bit for bit.
 
-Images are uint8 [n, H, W, 4] (`pixels`); a parameter is float64 [n], one for each image. Pillow's
-rounding is part of the definition: enhancements blend in float32 and truncate, grey is an integer
-sum with ITU weights, autocontrast is float64, equalize is integer division.
+Images are uint8 [n, H, W, 4] (`pixels`); a parameter is [n], one for each image, in the type that the
+arithmetic needs. Pillow's rounding is part of the definition: enhancements blend in float32 and truncate,
+grey is an integer sum with ITU weights, autocontrast is float64, equalize is integer division.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 
-def _per_image(values: Tensor, dtype: torch.dtype) -> Tensor:
-    return values.to(dtype)[:, None, None, None]
-
-
-def invert(images: Tensor) -> Tensor:
-    """255 - v."""
-    return images ^ 255
+def _per_image(values: Tensor) -> Tensor:
+    return values[:, None, None, None]
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Invert the values that are not below the threshold."""
-    bright = images.to(torch.int16) >= _per_image(threshold.ceil(), torch.int16)
+    """Invert the values that are not below the threshold int16 [n]; all of them at 0."""
+    bright = images.to(torch.int16) >= _per_image(threshold)
     return images ^ (bright.to(torch.uint8) * 255)
 
 
 def solarize_add(images: Tensor, amount: Tensor) -> Tensor:
-    """Add an amount to the values below 128, no further than 255."""
+    """Add an amount int16 [n] to the values below 128, no further than 255."""
     wide = images.to(torch.int16)
-    return (wide + (wide < 128) * _per_image(amount, torch.int16)).clamp_(max=255).to(torch.uint8)
+    return (wide + (wide < 128) * _per_image(amount)).clamp_(max=255).to(torch.uint8)
 
 
-def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the highest bits of each value (0 to 8 of them)."""
-    return images & _per_image(256.0 - torch.exp2(8.0 - bits), torch.uint8)
+def posterize(images: Tensor, mask: Tensor) -> Tensor:
+    """Keep the bits of each value that are set in mask uint8 [n]."""
+    return images & _per_image(mask)
 
 
-def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
-    """From a degenerate image (factor 0) through the image (1) and beyond; truncated to 0..255.
+def enhance(images: Tensor, factor: Tensor, counts: Sequence[int]) -> Tensor:
+    """Brightness, contrast, colour and sharpness of as many images as `counts` says, one after the other.
 
+    Each is a blend from a degenerate image (factor 0) through the image (1) and beyond, truncated to 0..255;
+    the degenerate image is black, the mean grey, the grey image or the smoothed image. factor is float32 [n].
     The product and the sum are two roundings in float32, as in Pillow: a fused multiply-add would differ.
     """
-    change = (images.to(torch.float32) - degenerate) * _per_image(factor, torch.float32)
+    degenerate = torch.zeros(images.shape, dtype=torch.float32, device=images.device)
+    _, contrast, color, sharpness = degenerate.split(list(counts))
+    of_contrast, of_color, of_sharpness = images.split(list(counts))[1:]
+    if len(contrast):
+        contrast.copy_(_per_image(_mean_grey(of_contrast)))
+    if len(color):
+        color.copy_(grey(of_color)[..., None])
+    if len(sharpness):
+        _smooth(of_sharpness, sharpness)
+    change = (images.to(torch.float32) - degenerate) * _per_image(factor)
     return change.add_(degenerate).clamp_(0, 255).to(torch.uint8)
 
 
@@ -50,32 +58,20 @@ def grey(images: Tensor) -> Tensor:
     return (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
 
 
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with black."""
-    return blend(torch.zeros((), device=images.device), images, factor)
-
-
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the mean grey, rounded half up."""
+def _mean_grey(images: Tensor) -> Tensor:
+    """Rounded half up: int64 [n]."""
     count = images.shape[1] * images.shape[2]
-    mean = (2 * grey(images).sum((1, 2)) + count) // (2 * count)
-    return blend(_per_image(mean, torch.float32), images, factor)
+    return (2 * grey(images).sum((1, 2)) + count) // (2 * count)
 
 
-def color(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the grey image."""
-    return blend(grey(images)[..., None].to(torch.float32), images, factor)
-
-
-def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the image smoothed by (1 1 1; 1 5 1; 1 1 1) / 13; the border of one pixel stays."""
+def _smooth(images: Tensor, out: Tensor) -> None:
+    """The image smoothed by (1 1 1; 1 5 1; 1 1 1) / 13 into float32 `out`; the border of one pixel stays."""
     wide = images.to(torch.int16)
     rows = wide[:, :-2] + wide[:, 1:-1] + wide[:, 2:]
     total = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:] + 4 * wide[:, 1:-1, 1:-1]
-    degenerate = images.to(torch.float32)
+    out.copy_(images)
     # total / 13 rounded to nearest; 2 total + 13 is odd, so it is never half way.
-    degenerate[:, 1:-1, 1:-1] = torch.floor((2 * total + 13).to(torch.float32) / 26)
-    return blend(degenerate, images, factor)
+    out[:, 1:-1, 1:-1] = torch.floor((2 * total + 13).to(torch.float32) / 26)
 
 
 def _bins(images: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from polarvit.data.augment.draws import Draws, Stream, gaussian, integer
 from polarvit.data.augment.operations import Op, Rendering, Requests
@@ -126,17 +125,17 @@ class AutoAugment:
     rendering = Rendering()
 
     def __init__(self, policy: tuple[tuple[Step, Step], ...]) -> None:
-        self._op = torch.tensor([[int(op) for op, _, _ in pair] for pair in policy])
-        self._probability = torch.tensor([[p for _, p, _ in pair] for pair in policy], dtype=torch.float64)
-        values = [[level_value(op, level) for op, _, level in pair] for pair in policy]
-        self._base, self._swing = torch.tensor(values, dtype=torch.float64).unbind(-1)
+        self._op = np.array([[int(op) for op, _, _ in pair] for pair in policy])
+        self._probability = np.array([[p for _, p, _ in pair] for pair in policy])
+        values = np.array([[level_value(op, level) for op, _, level in pair] for pair in policy])
+        self._base, self._swing = values[..., 0], values[..., 1]
 
     def sample(self, draws: Draws) -> list[Requests]:
         """What each of n images gets, slot after slot."""
         u = draws.uniform(Stream.POLICY, 1 + 2 * self.slots)
         chosen = integer(u[:, 0], len(self._op))
         apply = u[:, 1::2] < self._probability[chosen]
-        value = self._base[chosen] + torch.where(u[:, 2::2] < 0.5, -1.0, 1.0) * self._swing[chosen]
+        value = self._base[chosen] + np.where(u[:, 2::2] < 0.5, -1.0, 1.0) * self._swing[chosen]
         op = self._op[chosen] * apply
         return [Requests(op[:, slot], value[:, slot]) for slot in range(self.slots)]
 
@@ -163,11 +162,12 @@ class RandAugment:
 
     def sample(self, draws: Draws) -> list[Requests]:
         """What each of n images gets, layer after layer."""
-        u = draws.uniform(Stream.POLICY, 5 * self.layers).view(-1, self.layers, 5)
-        level = (self.magnitude + self.noise * gaussian(u[..., 2], u[..., 3])).clamp(0, 10) / 10
+        u = draws.uniform(Stream.POLICY, 5 * self.layers).reshape(-1, self.layers, 5)
+        normal = gaussian(torch.from_numpy(u[..., 2]), torch.from_numpy(u[..., 3])).numpy()
+        level = (self.magnitude + self.noise * normal).clip(0, 10) / 10
         choice, apply = integer(u[..., 0], len(RAND_OPS)), u[..., 1] < 0.5
-        sign = torch.where(u[..., 4] < 0.5, -1.0, 1.0)
-        op = torch.tensor([int(op) for op in RAND_OPS])[choice] * apply
+        sign = np.where(u[..., 4] < 0.5, -1.0, 1.0)
+        op = np.array([int(op) for op in RAND_OPS])[choice] * apply
         value = _rand_values(op, level, sign, translate=0.45, growing=True)
         return [Requests(op[:, layer], value[:, layer]) for layer in range(self.layers)]
 
@@ -188,18 +188,18 @@ class BigVisionRandAugment:
 
     def sample(self, draws: Draws) -> list[Requests]:
         """What each of n images gets, layer after layer."""
-        u = draws.uniform(Stream.POLICY, 4 * self.layers).view(-1, self.layers, 4)
+        u = draws.uniform(Stream.POLICY, 4 * self.layers).reshape(-1, self.layers, 4)
         ops = (*RAND_OPS, Op.CUTOUT)
-        op = torch.tensor([int(op) for op in ops])[integer(u[..., 0], len(ops))]
-        level = torch.full(op.shape, self.magnitude / 10, dtype=torch.float64)
-        sign = torch.where(u[..., 1] < 0.5, -1.0, 1.0)
+        op = np.array([int(op) for op in ops])[integer(u[..., 0], len(ops))]
+        level = np.full(op.shape, self.magnitude / 10)
+        sign = np.where(u[..., 1] < 0.5, -1.0, 1.0)
         value = _rand_values(op, level, sign, translate=100 / 224, growing=False)
         return [Requests(op[:, k], value[:, k], u[:, k, 2:]) for k in range(self.layers)]
 
 
-def _rand_values(op: Tensor, level: Tensor, sign: Tensor, translate: float, growing: bool) -> Tensor:
+def _rand_values(op: np.ndarray, level: np.ndarray, sign: np.ndarray, translate: float, growing: bool) -> np.ndarray:
     """Values of operations int64 [...] at levels float64 [...] in [0, 1]: float64 [...]."""
-    solarize, bits = (level * 256).floor(), (level * 4).floor()
+    solarize, bits = np.floor(level * 256), np.floor(level * 4)
     enhance = 1 + sign * level * 0.9 if growing else 0.1 + 1.8 * level
     value = {
         Op.SHEAR_X: sign * level * 0.3,
@@ -209,13 +209,13 @@ def _rand_values(op: Tensor, level: Tensor, sign: Tensor, translate: float, grow
         Op.ROTATE: sign * level * 30,
         Op.SOLARIZE: 256 - solarize if growing else solarize,
         Op.POSTERIZE: 4 - bits if growing else bits,
-        Op.SOLARIZE_ADD: (level * 110).floor(),
+        Op.SOLARIZE_ADD: np.floor(level * 110),
         Op.CUTOUT: level * (40 / 224),
         **dict.fromkeys(_ENHANCEMENTS, enhance),
     }
-    out = torch.zeros_like(level)
+    out = np.zeros_like(level)
     for kind, values in value.items():
-        out = torch.where(op == int(kind), values, out)
+        np.copyto(out, values, where=op == int(kind))
     return out
 
 
