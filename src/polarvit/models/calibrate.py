@@ -16,7 +16,6 @@ from torch.utils.hooks import RemovableHandle
 
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.linear import radius_of_log_sinh
-from polarvit.models.base import call_block
 from polarvit.models.polar_vit import PolarViT
 from polarvit.nn import PolarAttention, PolarLinear
 
@@ -58,13 +57,11 @@ def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
             hooks.append(module.register_forward_hook(meet_layer(name)))
         elif isinstance(module, PolarAttention):
             hooks.append(_meet_heads(name, module, goal, k, reached))
-    was_training, run_block = model.training, model.run_block
+    was_training = model.training
     try:
-        model.run_block = call_block  # a compiled block would not see the hooks
-        model.eval()
+        model.eval()  # whose blocks are never compiled ones, which would not see the hooks
         model(images)
     finally:
-        model.run_block = run_block
         model.train(was_training)
         for hook in hooks:
             hook.remove()

@@ -57,7 +57,6 @@ class Trace:
 @torch.no_grad()
 def trace(model: VisionModel, images: Tensor) -> Trace:
     """Run `images` [B, C, H, W] once and keep what every block did."""
-    from polarvit.models.base import call_block
     from polarvit.models.vit import Attention
 
     maps: list[Tensor] = []
@@ -71,15 +70,13 @@ def trace(model: VisionModel, images: Tensor) -> Trace:
 
     kinds = (PolarAttention, Attention)
     hooks = [m.register_forward_pre_hook(see, with_kwargs=True) for m in model.modules() if isinstance(m, kinds)]
-    was_training, run_block = model.training, model.run_block
+    was_training = model.training
     try:
-        model.run_block = call_block  # a compiled block would not see the hooks
-        model.eval()
+        model.eval()  # whose blocks are never compiled ones, which would not see the hooks
         stream = list(model.tokens(images))
         features = model._normed(stream[-1])
         pooled, logits = model.forward_head(features, pre_logits=True), model.forward_head(features)
     finally:
-        model.run_block = run_block
         model.train(was_training)
         for hook in hooks:
             hook.remove()
