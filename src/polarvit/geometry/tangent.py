@@ -39,7 +39,8 @@ def riemannian_gradient(p: PolarPoint, gradient: PolarPoint, *, k: float | Tenso
     a = rescale(p.radius, k)
     g = gradient.direction - (gradient.direction * p.direction).sum(-1, keepdim=True) * p.direction
     circle = restore(sh(a), k)
-    inverse = torch.where(circle > 0, torch.exp(-a) / torch.where(circle > 0, circle, 1.0), 0.0)
+    origin = circle == 0
+    inverse = torch.where(origin, 0.0, torch.exp(-a) / torch.where(origin, 1.0, circle))
     return PolarTangent(gradient.radius.expand(g.shape[:-1]), inverse.unsqueeze(-1) * g)
 
 
