@@ -11,6 +11,7 @@ def test_every_public_name_can_be_had() -> None:
         "Augmentation",
         "Augmenter",
         "BatchPlan",
+        "Batches",
         "CifarSource",
         "DataError",
         "DigitsSource",
@@ -21,6 +22,7 @@ def test_every_public_name_can_be_had() -> None:
         "SequentialPlan",
         "Source",
         "StreamingDataset",
+        "batches",
         "prepare",
     }
     for name in data.__all__:

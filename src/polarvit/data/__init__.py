@@ -6,6 +6,7 @@ data = PackedDataset.open("flowers-32", "train").to("cuda")
 plan = BatchPlan(len(data), batch_size=128, seed=0)
 augmenter = Augmenter(Augmentation(flip=0.5, crop_padding=4), len(data.classes), image_size=32)
 images, targets = augmenter(data, plan, step=0, device="cuda")
+for images, targets in batches(augmenter, data, plan, start=0, stop=10_000, device="cuda"): ...
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from polarvit.data.errors import DataError
 
 if TYPE_CHECKING:
+    from polarvit.data.ahead import Batches, batches
     from polarvit.data.augment.config import Augmentation
     from polarvit.data.augment.pipeline import Augmenter
     from polarvit.data.packed import PackedDataset, prepare
@@ -26,6 +28,7 @@ _HOMES = {
     "Augmentation": "augment.config",
     "Augmenter": "augment.pipeline",
     "BatchPlan": "sampler",
+    "Batches": "ahead",
     "CifarSource": "sources",
     "DigitsSource": "sources",
     "FolderSource": "sources",
@@ -35,6 +38,7 @@ _HOMES = {
     "SequentialPlan": "sampler",
     "Source": "sources",
     "StreamingDataset": "streaming",
+    "batches": "ahead",
     "prepare": "packed",
 }
 
@@ -42,6 +46,7 @@ __all__ = [
     "Augmentation",
     "Augmenter",
     "BatchPlan",
+    "Batches",
     "CifarSource",
     "DataError",
     "DigitsSource",
@@ -52,6 +57,7 @@ __all__ = [
     "SequentialPlan",
     "Source",
     "StreamingDataset",
+    "batches",
     "prepare",
 ]
 
