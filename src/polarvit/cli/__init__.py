@@ -45,7 +45,7 @@ def _options(
     """Hyperbolic deep learning in polar coordinates: exact at every radius.
 
     \b
-    polarvit train digits                        train the demo, one minute on a CPU
+    polarvit train digits                        train the demo, on any computer
     polarvit eval runs/digits                    test it again
     polarvit data prepare photos data/photos     pack a folder of your own images
     polarvit recipes list                        what can be trained
