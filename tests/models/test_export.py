@@ -82,3 +82,13 @@ def test_whole_euclidean_models_compile_without_a_break(narrow, images, name) ->
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(images), model(images), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_euclidean_block_compiles_with_inductor(narrow, images) -> None:
+    """The polar block takes inductor minutes on a CPU; there `aot_eager` stands for it above."""
+    model = narrow("vit_tiny")
+    logits = model(images)
+    torch._dynamo.reset()
+    model.compile_blocks()
+    torch.testing.assert_close(model(images), logits, rtol=1e-4, atol=1e-5)
