@@ -34,7 +34,7 @@ class VisionModel(nn.Module, Pretrained):
             )
         self.config = config
         self.grad_checkpointing = False
-        self.run_block: Callable[..., Any] = call_block
+        self.compiled: Callable[..., Any] | None = None
         self.default_cfg: dict[str, Any] = default_cfg(config, type(self).__name__, self.first_layer)
 
     @property
@@ -130,14 +130,19 @@ class VisionModel(nn.Module, Pretrained):
         self.grad_checkpointing = enable
 
     def compile_blocks(self, **options: Any) -> None:
-        """Compile one block for training and use the result for all of them, which start up as fast as one.
+        """Compile the parts of the model for training; one compilation serves all blocks.
 
-        Evaluation, with its other batch sizes, stays as it is and costs no further compilation.
+        Evaluation, with its other batch sizes, runs as it is and costs no further compilation.
         """
-        self.run_block = torch.compile(call_block, fullgraph=True, dynamic=False, **options)
+        self.compiled = torch.compile(call, fullgraph=True, dynamic=False, **options)
+
+    def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
+        """Call a part of the model, compiled if it was compiled and this is training."""
+        function = self.compiled if self.compiled is not None and self.training else call
+        return function(module, *inputs, **options)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "run_block": call_block}  # compiled code stays behind
+        return {**self.__dict__, "compiled": None}  # compiled code stays behind
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layer groups for timm's layer-wise learning-rate decay."""
@@ -160,9 +165,9 @@ class VisionModel(nn.Module, Pretrained):
         return cls(cls.config_class.from_dict(values))
 
 
-def call_block(block: nn.Module, *inputs: Any) -> Any:
-    """What `compile_blocks` compiles: the block is an argument, so one compilation serves all."""
-    return block(*inputs)
+def call(module: nn.Module, *inputs: Any, **options: Any) -> Any:
+    """What `compile_blocks` compiles: the module is an argument, so one compilation serves all of its kind."""
+    return module(*inputs, **options)
 
 
 def default_cfg(config: VisionConfig, architecture: str, first_layer: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from polarvit.geometry import PolarPoint, to_tangent0
-from polarvit.models.base import VisionModel, call_block
+from polarvit.models.base import VisionModel
 from polarvit.models.config import PolarViTConfig
 from polarvit.nn import (
     CentroidPool,
@@ -98,14 +98,13 @@ class PolarViT(VisionModel):
     def tokens(self, images: Tensor) -> Iterator[PolarPoint]:
         """The stream after the embedding and after every block, [B, N] each."""
         k = self.k
-        x = self.embed(images, k=k)
+        x = self.run(self.embed, images, k=k)
         yield x
-        run_block = self.run_block if self.training else call_block
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
-                x = checkpoint(run_block, block, x, self.positions, self.extent, k, use_reentrant=False)
+                x = checkpoint(self.run, block, x, self.positions, self.extent, k, use_reentrant=False)
             else:
-                x = run_block(block, x, self.positions, self.extent, k)
+                x = self.run(block, x, self.positions, self.extent, k)
             yield x
 
     def forward_features(self, images: Tensor) -> PolarPoint:
@@ -117,11 +116,11 @@ class PolarViT(VisionModel):
 
     def forward_head(self, x: PolarPoint, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes]; with `pre_logits` the pooled point in the tangent space at the origin [B, dim]."""
-        pooled = self.pool(x, k=self.k)
+        pooled = self.run(self.pool, x, k=self.k)
         if pre_logits or isinstance(self.head, nn.Identity):
             return to_tangent0(pooled)
         if isinstance(self.head, PolarMLR):
-            return self.head(pooled, k=self.k)
+            return self.run(self.head, pooled, k=self.k)
         return product(to_tangent0(pooled), self.head.weight) + full(self.head.bias)  # type: ignore[arg-type]
 
     def no_weight_decay(self) -> set[str]:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from polarvit.models.base import VisionModel, call_block
+from polarvit.models.base import VisionModel
 from polarvit.models.config import ViTConfig
 from polarvit.nn.embed import patchify, resize_table
 from polarvit.nn.position import sincos_table
@@ -114,12 +114,11 @@ class ViT(VisionModel):
         if self.table is not None:
             x = x + self.table
         yield x
-        run_block = self.run_block if self.training else call_block
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
-                x = checkpoint(run_block, block, x, use_reentrant=False)
+                x = checkpoint(self.run, block, x, use_reentrant=False)
             else:
-                x = run_block(block, x)
+                x = self.run(block, x)
             yield x
 
     def forward_features(self, images: Tensor) -> Tensor:
