@@ -115,3 +115,24 @@ def test_a_dropped_iterator_takes_its_thread_along() -> None:
     del feed
     gc.collect()
     assert threads() == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_graph_is_captured_and_replayed_while_batches_are_prepared() -> None:
+    data, weights = dataset("cuda"), torch.randn(3 * 16 * 16, device="cuda")
+    inputs, found, graph = torch.zeros(8, 3, 16, 16, device="cuda"), [], None
+    inputs.flatten(1) @ weights  # the libraries are loaded before the capture
+    with batches(Augmenter(CONFIG, 5, 16), data, PLAN, 0, 400, device="cuda") as feed:
+        for step, (images, _) in enumerate(feed):
+            inputs.copy_(images)
+            if step == 3:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                    outputs = inputs.flatten(1) @ weights
+            if graph is not None:
+                graph.replay()
+                found.append(outputs.clone())
+    augmenter = Augmenter(CONFIG, 5, 16)
+    for step, output in zip(range(3, 400), found, strict=True):
+        torch.testing.assert_close(output, augmenter(data, PLAN, step, device="cuda")[0].flatten(1) @ weights)
