@@ -8,7 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from polarvit.geometry import PolarPoint, centroid, from_tangent0, gyroadd, gyroneg, gyroscale
+from polarvit.geometry import PolarPoint
+from polarvit.geometry.scaled import rescale, restore
+from polarvit.kernels.norm import gyro_layer_norm
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, Role
 
@@ -39,11 +41,14 @@ class GyroLayerNorm(nn.Module):
             raise ValueError(
                 f"GyroLayerNorm: expected tokens [..., N] of dimension {self.dim}, got {list(x.direction.shape)}"
             )
-        mean = centroid(x, k=k).map(lambda y: y.unsqueeze(x.radius.ndim - 1))
-        centred = gyroadd(gyroneg(mean), x, k=k)
-        variance = centred.radius.square().mean(-1, keepdim=True)
-        scaled = gyroscale(centred, torch.exp(full(self.log_gain)) * torch.rsqrt(variance + self.eps))
-        return gyroadd(from_tangent0(full(self.bias)), scaled, k=k)
+        radius, direction = gyro_layer_norm(
+            rescale(x.radius, k),
+            x.direction,
+            rescale(torch.exp(full(self.log_gain)), k),
+            rescale(full(self.bias), k),
+            self.eps / (k.to(x.radius) if isinstance(k, Tensor) else k),
+        )
+        return PolarPoint(restore(radius, k), direction)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, eps={self.eps}"
