@@ -51,8 +51,8 @@ class Exact:
 
     def direction(self, u: torch.Tensor | Vector) -> Vector:
         values = numbers(u)
-        norm = mp.sqrt(mp.fdot(values, values))
-        return [value / norm for value in values]
+        inverse = 1 / mp.sqrt(mp.fdot(values, values))
+        return [inverse * value for value in values]
 
     def point(self, r: torch.Tensor, u: torch.Tensor | Vector) -> Vector:
         grown = mp.exp(mp.mpf(float(r)) / self.s)

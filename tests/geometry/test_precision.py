@@ -207,7 +207,7 @@ def transports(case: Case) -> Iterator[float]:
 
     Near the origin that is a bare eps, the length of one rounding: twice the samples show the tail.
     """
-    for p, q in [(case.p, case.q), (case.q, case.p)][: 2 if float(case.p.radius[0]) < 1 else 1]:
+    for p, q in [(case.p, case.q), (case.q, case.p)][: 2 if float(case.p.radius[0]) < 0.1 else 1]:
         xi = tangents(case, p, torch.ones(COUNT, dtype=case.dtype))
         moved = geometry.transport(p, q, xi, k=case.k)
         for i in range(COUNT):
@@ -268,7 +268,7 @@ def horoshifts(case: Case) -> Iterator[float]:
         lambda p, t: geometry.horoshift(p, t, k=case.k),
         lambda x, t: case.exact.horoshift(x, numbers(t), 0, [1]),
         2 * case.random(COUNT),
-        both=True,
+        both=float(case.p.radius[0]) >= 4,
     )
 
 

@@ -95,9 +95,9 @@ class _Centroid(torch.autograd.Function):
         up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
         over = exp_capped(ahead - _row(log_minus, some))  # e^a / (E + S)
         under = exp_capped(-key - _row(m + log_minus, some))  # e^-a / (E + S)
-        turn = torch.exp(ahead.clamp_max(0.0)) / torch.where(turned, size, torch.ones_like(size)).unsqueeze(
-            -1
-        )  # e^a / |V|
+        length = torch.where(turned, size, torch.ones_like(size)).unsqueeze(-1)
+        # e^a / |V|; a key without weight may lie so far beyond the others that only the log domain holds it
+        turn = torch.where(ahead > 0, exp_capped(ahead - torch.log(length)), torch.exp(ahead.clamp_max(0.0)) / length)
 
         slope_w = 0.5 * (up * (1 - sinh * chi) - (under + sinh * chi * over))
         # Near the origin up and under are both 1/sum(w): there the two terms are sinh a and cosh a tanh a_mu.
