@@ -7,6 +7,14 @@ import torch
 from torch import Tensor
 
 _ALIGNMENT = 16
+_TYPES = {
+    np.dtype(np.bool_): torch.bool,
+    np.dtype(np.uint8): torch.uint8,
+    np.dtype(np.int16): torch.int16,
+    np.dtype(np.int64): torch.int64,
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.float64): torch.float64,
+}
 
 
 def ship(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
@@ -16,27 +24,28 @@ def ship(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
     for the device; so all travel together, whatever their types, through one piece of pinned memory.
     """
     if device.type == "cpu":
-        return [torch.from_numpy(a) for a in arrays]
-    places, total = [], 0
+        return [torch.from_numpy(array) for array in arrays]
+    return unpacked(packed(arrays, pin=device.type == "cuda").to(device, non_blocking=True), arrays)
+
+
+def packed(arrays: Sequence[np.ndarray], *, pin: bool) -> Tensor:
+    """The bytes of the arrays one after another, each at a multiple of 16: uint8 [m], in pinned memory if asked for."""
+    out = torch.empty(sum(map(_room, arrays)), dtype=torch.uint8, pin_memory=pin)
+    memory, start = out.numpy(), 0
     for array in arrays:
-        places.append(total)
-        total += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-    staging = torch.empty(total, dtype=torch.uint8, pin_memory=device.type == "cuda")
-    host = staging.numpy()
-    for array, start in zip(arrays, places, strict=True):
-        host[start : start + array.nbytes].view(array.dtype)[:] = array.reshape(-1)
-    sent = staging.to(device, non_blocking=True)
-    return [
-        sent[start : start + array.nbytes].view(_TORCH[array.dtype.type]).view(array.shape)
-        for array, start in zip(arrays, places, strict=True)
-    ]
+        memory[start : start + array.nbytes].view(array.dtype)[:] = array.reshape(-1)
+        start += _room(array)
+    return out
 
 
-_TORCH = {
-    np.bool_: torch.bool,
-    np.uint8: torch.uint8,
-    np.int16: torch.int16,
-    np.int64: torch.int64,
-    np.float32: torch.float32,
-    np.float64: torch.float64,
-}
+def unpacked(sent: Tensor, arrays: Sequence[np.ndarray]) -> list[Tensor]:
+    """What was packed, as tensors that share its memory."""
+    out, start = [], 0
+    for array in arrays:
+        out.append(sent[start : start + array.nbytes].view(_TYPES[array.dtype]).view(array.shape))
+        start += _room(array)
+    return out
+
+
+def _room(array: np.ndarray) -> int:
+    return -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
