@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/polarvit precision
+	$(BIN)/polarvit demo
 
 precision: $(STAMP)
 	$(BIN)/polarvit precision

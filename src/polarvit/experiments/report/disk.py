@@ -51,7 +51,7 @@ class Placed:
         return SIZE / 2 + rho * np.cos(angle), SIZE / 2 - rho * np.sin(angle)
 
 
-def place(seen: Seen, steps: int = 200) -> Placed:
+def place(seen: Seen, steps: int = 160) -> Placed:
     """Put the pooled points into the hyperbolic plane, distances kept as well as they can be."""
     assert seen.k is not None
     count = len(seen.labels)
