@@ -23,6 +23,13 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         model = create_model(recipe.model.pretrained, pretrained=True, **options)
     else:
         model = create_model(recipe.model.name, **options)
+    size, augment = data.augmenter.image_size, recipe.augment
+    model.default_cfg.update(  # what the saved weights will ask of their images
+        mean=augment.mean,
+        std=augment.std,
+        interpolation=augment.interpolation,
+        crop_pct=size / (recipe.data.resize or size),
+    )
     if recipe.train.precision == "fp64":
         model = model.double()
     model = model.to(here.device)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from polarvit.data.ahead import Batches, batches
 from polarvit.data.sampler import BatchPlan
 from polarvit.optim import cosine
 from polarvit.training import checkpoint, continuity
@@ -61,6 +62,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: RunFolder, here: Place, *, quiet: bool = False) -> None:
         self.recipe, self.folder, self.place, self.quiet = recipe, folder, here, quiet
+        self.feed: Batches | None = None
         graph = recipe.train.cuda_graph and here.device.type == "cuda" and here.world == 1
         if graph and recipe.train.grad_checkpointing:
             raise SettingsError("train.cuda_graph and train.grad_checkpointing cannot both be on; set one to false")
@@ -112,7 +114,7 @@ class Trainer:
         speed, self.began = Speed(), time.perf_counter() - self.seconds
         saved_at = self.start
         try:
-            with interruptible(alone=self.place.world == 1) as pressed:
+            with self._feed(last) as self.feed, interruptible(alone=self.place.world == 1) as pressed:
                 for step in range(self.start, last):
                     self.losses.add(self._one(step))
                     speed.images += recipe.train.batch_size
@@ -145,14 +147,25 @@ class Trainer:
         self.place.wait()
         return scores.get("scores")
 
+    def _feed(self, last: int) -> Batches:
+        """The batches of this process from where the run stands, prepared ahead on a GPU."""
+        rank, world, device = self.place.rank, self.place.world, self.place.device
+        return batches(self.data.augmenter, self.data.train, self.plan, self.start, last, rank, world, device)
+
+    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Images and soft targets of `step`: the next of the feed, which runs in step with the loop."""
+        if self.feed is not None:
+            return next(self.feed)
+        return self.data.augmenter(
+            self.data.train, self.plan, step, self.place.rank, self.place.world, self.place.device
+        )
+
     def _one(self, step: int) -> Tensor:
         """Train on the batch of `step`; the loss stays on the device."""
         seed_step(self.recipe.train.seed, step, self.place.rank)
         if not self.model.training:
             self.model.train()
-        images, targets = self.data.augmenter(
-            self.data.train, self.plan, step, self.place.rank, self.place.world, self.place.device
-        )
+        images, targets = self._batch(step)
         if self.recipe.train.precision == "fp64":
             images, targets = images.double(), targets.double()
         loss = self.step(images, targets, self._lr(step))

@@ -115,5 +115,5 @@ class TrainingStep:
         self.images, self.targets = images.clone(), targets.clone()
         self.optimizer.zero_grad(set_to_none=True)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a thread prepares batches meanwhile
             self.loss = self._run(self.images, self.targets)

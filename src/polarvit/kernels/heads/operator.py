@@ -18,13 +18,13 @@ def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
-def tiles(heads: int, width: int, numbers: int = 4096) -> dict[str, int]:
+def tiles(heads: int, width: int, numbers: int = 2048) -> dict[str, int]:
     """Tile sizes: tokens, and heads and dimensions padded to powers of two.
 
     Heads are stored dimension first, so a run of memory is as long as the block of tokens: the longer the better.
     """
     heads_pad, width_pad = triton.next_power_of_2(heads), triton.next_power_of_2(width)
-    block = max(1, min(16, numbers // (heads_pad * width_pad)))
+    block = max(1, min(8, numbers // (heads_pad * width_pad)))
     return {"BLOCK": block, "HEADS_PAD": heads_pad, "WIDTH_PAD": width_pad}
 
 
@@ -59,7 +59,7 @@ def project_op(
     for first, count, shift in launches(mode):
         project_kernel[(b, triton.cdiv(n, size["BLOCK"]), count)](
             product, a, weight, scalars, log_gain, rate, place, radius, direction, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, num_warps=8, **size,
+            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, num_warps=4, **size,
         )  # fmt: skip
     return radius, direction
 
@@ -95,14 +95,14 @@ def project_backward_op(
     """Gradients of product, a (for each of q, k, v), and per program those of the parameters."""
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
-    size = tiles(heads, width, 2048)
+    size = tiles(heads, width, 1024)
     parts, turns = shares(n, size["BLOCK"])
     out = _backward_outputs(product, a, weight, log_gain, b * parts)
     for first, count, shift in launches(mode):
         project_backward_kernel[(b, parts, count)](
             product, a, weight, scalars, log_gain, rate, place, grad_radius.contiguous(), grad.contiguous(),
             *out, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, TURNS=turns, num_warps=8, **size,
+            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, TURNS=turns, num_warps=4, **size,
         )  # fmt: skip
     return out
 
@@ -132,7 +132,7 @@ def _(
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     heads = log_gain.shape[1]
-    parts, _turns = shares(a.shape[1], tiles(heads, weight.shape[1] // heads, 2048)["BLOCK"])
+    parts, _turns = shares(a.shape[1], tiles(heads, weight.shape[1] // heads, 1024)["BLOCK"])
     return _backward_outputs(product, a, weight, log_gain, a.shape[0] * parts)
 
 
@@ -159,7 +159,7 @@ def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     out_radius, out = new_output((b, n), radius), new_output((b, n, heads * width), radius)
     size = tiles(heads, width)
     merge_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
-        radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=8, **size
+        radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=4, **size
     )
     return out_radius, out
 
@@ -178,7 +178,7 @@ def merge_backward_op(radius: Tensor, direction: Tensor, grad_radius: Tensor, gr
     size = tiles(heads, width)
     merge_backward_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
         radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, n,
-        HEADS=heads, WIDTH=width, num_warps=8, **size,
+        HEADS=heads, WIDTH=width, num_warps=4, **size,
     )  # fmt: skip
     return to_radius, to_direction
 
