@@ -194,8 +194,6 @@ def tune(shapes: list[tuple[int, ...]]) -> list[dict[str, Any]]:
         time = "-" if row["trouble"] else f"{row['us']:.1f}"
         text = f"{time:>8} {row.get('registers_spilled')!s:>12} {row['launch']} {row['trouble'] or ''}"
         print(text[:150], flush=True)
-            f"{time:>8} {row.get('registers_spilled')!s:>12} {row['launch']} {row['trouble'] or ''}"[:150], flush=True
-        )
     return rows
 
 
