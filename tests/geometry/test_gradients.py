@@ -198,6 +198,26 @@ def test_gradients_are_finite_where_points_coincide(name: str, radius: float) ->
         assert x.grad is None or x.grad.isfinite().all(), x.grad
 
 
+COORDINATES = ("from_ball", "from_klein", "to_space", "to_ambient")
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in COORDINATES])
+@pytest.mark.parametrize("radius", [45.0, 100.0, 1000.0])
+def test_gradients_are_finite_far_out(name: str, radius: float) -> None:
+    """Coinciding points, one ray, opposite rays and others, past every exponent that float32 holds."""
+    u = torch.nn.functional.normalize(
+        torch.tensor([[0.5, -0.5, 0.5, 0.5]] * 2 + [[1.0, 0, 0, 0]] * 2 + [[0.1, 2, 3, 4]])
+    )
+    factor = torch.tensor([1.0, 1.1, -1.0, 0.9, 1.0])
+    v, w = (radius * u).requires_grad_(), (radius * factor[:, None] * u.roll(1, 0)).requires_grad_()
+    arguments = (v, w, torch.linspace(-1, 1, 5).requires_grad_(), torch.tensor(1.7, requires_grad=True))
+    out = flat(FUNCTIONS[name](*arguments))
+    assert all(x.isfinite().all() for x in out)
+    sum(x.sum() for x in out).backward()
+    for x in arguments:
+        assert x.grad is None or x.grad.isfinite().all(), x.grad
+
+
 def test_gradient_of_the_distance_is_zero_where_points_coincide() -> None:
     p, _ = pair("far", 8, 3, 2.0, 1.0, torch.float64, 5)
     radius, direction = (x.clone().requires_grad_() for x in p)

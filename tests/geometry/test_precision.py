@@ -655,6 +655,15 @@ def test_a_tiny_slice_far_out_keeps_its_radius(slice_length: float) -> None:
     assert abs(float(small.radius) - (100 + math.log(float(p.direction[0])))) <= 4 * EPS * 101
 
 
+def test_the_radius_of_a_vanishing_slice_is_never_negative() -> None:
+    """s + ln(x + hypot(x, e^-s)) is a rounding of s below zero there."""
+    radius = torch.linspace(41, 100, 400)
+    length = torch.exp(-radius - torch.linspace(0, 9, 400))
+    small, _ = geometry.split(PolarPoint(radius, torch.stack([length, torch.ones(400)], -1)), 2)
+    assert (small.radius >= 0).all()
+    assert (small.radius <= 1 + 4 * EPS * 100).all()
+
+
 @pytest.mark.parametrize("radius", [4.0, 39.0, 41.0, *FAR])
 def test_a_point_minus_itself_is_the_origin(radius: float) -> None:
     p = far_point(radius, 0.3, -0.5, 0.7)
