@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import mpmath as mp
@@ -13,6 +14,7 @@ from torch import Tensor
 
 import polarvit.geometry as geometry
 from polarvit.geometry import PolarPoint, PolarTangent, from_tangent0, to_tangent0
+from polarvit.geometry.scaled import scaled_asinh
 
 Loss = Callable[..., Tensor]
 
@@ -260,6 +262,21 @@ def test_weights_of_zero_receive_their_gradient_even_from_farther_keys(scale: fl
     step = 1e-8 * torch.eye(3, dtype=torch.float64)
     numerical = torch.stack([(loss(w.detach() + e) - loss(w.detach())) / 1e-8 for e in step])
     torch.testing.assert_close(gradient, numerical, rtol=2e-3, atol=1e-6)
+
+
+def test_asinh_with_its_scale_apart_has_finite_gradients_at_zero() -> None:
+    x = torch.tensor([0.0, 0.0, 1e-30, 0.7, 0.7], requires_grad=True)
+    s = torch.tensor([0.0, 200.0, 100.0, 3.0, 300.0], requires_grad=True)
+    y = scaled_asinh(x, s)
+    small, large = math.asinh(math.exp(3) * 0.7), 300 + math.log(2 * 0.7)
+    torch.testing.assert_close(y, torch.tensor([0.0, 0.0, 100 + math.log(2e-30), small, large]))
+    y.sum().backward()
+    assert x.grad is not None
+    assert s.grad is not None
+    assert x.grad.isfinite().all()
+    torch.testing.assert_close(s.grad, torch.tensor([0.0, 0.0, 1.0, math.tanh(small), 1.0]))
+    double = [z.detach()[[0, 2, 3]].double().requires_grad_() for z in (x + 0.1, s.clamp_max(50))]
+    torch.autograd.gradcheck(scaled_asinh, double)
 
 
 def kept_for_backward(compute: Callable[[], object]) -> list[Tensor]:

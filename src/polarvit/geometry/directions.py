@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polarvit.geometry.scaled import scaled_asinh, scaled_asinh_slope
+from polarvit.geometry.scaled import scaled_asinh_slope, scaled_asinh_value
 
 
 def origin_radius(dtype: torch.dtype) -> float:
@@ -81,7 +81,7 @@ class _ScaledPolar(torch.autograd.Function):
     def forward(x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         norm = norm_of(x)
         zero = norm == 0
-        a = scaled_asinh(norm.squeeze(-1), s)
+        a = scaled_asinh_value(norm.squeeze(-1), s)
         a = torch.where(zero.squeeze(-1), torch.full_like(a, origin_radius(x.dtype)), a)
         u = torch.where(zero, first_axis(x), x / torch.where(zero, torch.ones_like(norm), norm))
         return a, u, norm.squeeze(-1)

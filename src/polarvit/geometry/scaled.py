@@ -9,6 +9,7 @@ radius. `k` enters every formula through the rescaled radius a = r / sqrt(k) alo
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,8 +51,8 @@ def exp_capped(x: Tensor) -> Tensor:
     return torch.exp(x.clamp_max(700.0 if x.dtype == torch.float64 else 80.0))
 
 
-def scaled_asinh(x: Tensor, s: Tensor) -> Tensor:
-    """asinh(e^s x) for x >= 0, s >= 0 of any size: the radius of a space part whose scale was kept apart."""
+def scaled_asinh_value(x: Tensor, s: Tensor) -> Tensor:
+    """asinh(e^s x) for x >= 0, s >= 0 of any size, for use inside an autograd function."""
     near = torch.asinh(torch.exp(s.clamp_max(40.0)) * x)
     far = s + torch.log(x + torch.hypot(x, torch.exp(-s)))
     return torch.where(s <= 40, near, far.clamp_min(0.0))
@@ -63,3 +64,26 @@ def scaled_asinh_slope(x: Tensor, s: Tensor) -> Tensor:
     near = growth / torch.hypot(growth * x, torch.ones_like(x))
     close = (s <= 40) | (x == 0)
     return torch.where(close, near, 1 / torch.where(close, torch.ones_like(x), torch.hypot(x, torch.exp(-s))))
+
+
+class _ScaledAsinh(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, s: Tensor) -> Tensor:
+        return scaled_asinh_value(x, s)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, s = ctx.saved_tensors
+        slope = grad * scaled_asinh_slope(x, s)
+        return slope, slope * x
+
+
+def scaled_asinh(x: Tensor, s: Tensor) -> Tensor:
+    """asinh(e^s x) for x >= 0, s >= 0 of any size, with a finite gradient at x = 0."""
+    return _ScaledAsinh.apply(*torch.broadcast_tensors(x, s))
