@@ -111,10 +111,10 @@ def candidates(op: str, direction: str, shape: tuple[int, ...]) -> list[Any]:
     """What one might launch: columns and warps for the norm; rows, warps and split for the residual."""
     launch = operators(op).Launch
     if op == "norm":
-        return [launch(columns, warps) for columns in (16, 32, 64, 128, 256) for warps in (4, 8, 16)]
+        return [launch(columns, warps) for columns in (8, 16, 32, 64, 128) for warps in (4, 8, 16)]
     if direction == "forward":
         return [launch(r, w, s) for r in (4, 8, 16, 32) for w in (4, 8, 16) for s in (1, 2, 4)]
-    return [launch(rows, warps) for rows in (1, 2, 4, 8, 16) for warps in (2, 4, 8)]
+    return [launch(rows, warps) for rows in (1, 2, 4, 8, 16) for warps in (1, 2, 4, 8)]
 
 
 def prepared(op: str, direction: str, shape: tuple[int, ...]) -> Callable[[], Any]:

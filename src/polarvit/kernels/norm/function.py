@@ -9,7 +9,7 @@ from polarvit.kernels.pick import fused_runs
 
 IMPLEMENTATIONS = ("auto", "triton", "reference")
 LARGEST_WIDTH = 4096
-LARGEST_COUNT = 1024
+LARGEST_COUNT = 512
 """Tokens of a sample that one program still holds in registers."""
 
 
@@ -27,7 +27,7 @@ def gyro_layer_norm(
         gain: 0-dim, positive.
         bias: a point stored as v = r u [n]; at v = 0 it receives its true gradient.
         eps: a number or a 0-dim tensor, which receives a gradient.
-        implementation: `triton`, the fused kernel (float32, up to 1,024 tokens); `reference`, plain PyTorch, for every
+        implementation: `triton`, the fused kernel (float32, up to 512 tokens); `reference`, plain PyTorch, for every
             device and dtype; `auto`, the kernel where it runs.
 
     Returns:

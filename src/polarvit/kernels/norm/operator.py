@@ -26,18 +26,20 @@ class Launch:
 
 
 def forward_launch(count: int, width: int) -> Launch:
-    """Two accumulators and a few tiles of temporaries: 16 numbers of each in a thread."""
-    return Launch(tile_columns(count, width, 4096), 8)
+    """Tiles of 4,096 to 8,192 numbers: the three or four a thread holds at a time do not spill."""
+    rows = triton.next_power_of_2(count)
+    return Launch(tile_columns(rows, width, 4096 if rows <= 128 else 8192), 8 if rows <= 64 else 16)
 
 
 def backward_launch(count: int, width: int) -> Launch:
-    """Five accumulators: half as many columns."""
-    return Launch(tile_columns(count, width, 2048), 8)
+    """Five accumulators: half as many."""
+    rows = triton.next_power_of_2(count)
+    return Launch(tile_columns(rows, width, 2048 if rows <= 128 else 4096), 8 if rows <= 256 else 16)
 
 
-def tile_columns(count: int, width: int, numbers: int) -> int:
-    """The power of two of columns, at least 16, for a tile of about so many numbers."""
-    return min(max(16, numbers // triton.next_power_of_2(count)), triton.next_power_of_2(width))
+def tile_columns(rows: int, width: int, numbers: int) -> int:
+    """The power of two of columns, at least 8, for a tile of about so many numbers."""
+    return min(max(8, numbers // rows), triton.next_power_of_2(width))
 
 
 def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:

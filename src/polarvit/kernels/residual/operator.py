@@ -33,7 +33,7 @@ def forward_launch(count: int, width: int) -> Launch:
 
 def backward_launch(count: int, width: int) -> Launch:
     """Rows do not depend on each other: small tiles, many programs."""
-    return Launch(tile_rows(count, width, 2048), 4)
+    return Launch(tile_rows(count, width, 1024), 4)
 
 
 def tile_rows(count: int, width: int, numbers: int) -> int:
