@@ -23,7 +23,7 @@ from polarvit.geometry import from_tangent0, pairwise_distance
 
 POINTS = 400
 """Most points in the picture; of more images, that many evenly spaced."""
-RIM_SHARE = 0.93
+RIM_SHARE = 0.85
 """Share of the disk's radius inside which nineteen of twenty points lie: it sets the curvature of the picture."""
 SIZE, RADIUS = 620.0, 236.0
 THUMB = 30.0
@@ -173,10 +173,8 @@ def _labels(seen: Seen, placed: Placed) -> list[str]:
         out.append(tag("line", x1=ends[0], y1=ends[1], x2=x, y2=y, stroke=ink, class_="leader"))
         out.append(thumbnail(seen.images[row], x - THUMB / 2, y - THUMB / 2, ink))
         far_x, far_y = (SIZE / 2 + (RADIUS + 62) * f for f in (math.cos(angle), -math.sin(angle)))
-        name = seen.classes[index]
-        out.append(
-            words(far_x, far_y + 4, name if len(name) < 10 else name[:9] + "…", "small strong", "middle", fill=ink)
-        )
+        name = seen.classes[index] if len(seen.classes[index]) < 10 else seen.classes[index][:9] + "…"
+        out.append(words(far_x, far_y + 4, name, "small strong", "middle", style=f"fill: {ink}"))
     return out
 
 
