@@ -101,12 +101,12 @@ class PolarViTConfig(VisionConfig):
     residual: Literal["boost", "exact_boost", "space"] = "boost"
     alpha: float = 0.1
     """Initial step of the boost residuals."""
-    final_norm: bool = True
+    final_norm: bool = False
     """A gyro layer norm before the readout."""
     readout: Readout = "centroid"
     head: Literal["mlr", "tangent"] = "mlr"
     """Hyperbolic logistic regression, or a linear layer on the tangent space at the origin."""
-    time_init: Literal["zero", "full"] = "zero"
+    time_init: Literal["zero", "full"] = "full"
     """Whether the time column of W starts at zero or is drawn with the rest."""
     target_radius: float | None = None
     """Radius `calibrate` brings every layer to; None is sqrt(k) asinh(sqrt(n/k)), the norm's, for a width n."""

@@ -40,7 +40,7 @@ class PolarAttention(nn.Module):
         dropout: float = 0.0,
         temperature: float = 1.0,
         rule: str = "anchored",
-        time_init: Literal["zero", "full"] = "zero",
+        time_init: Literal["zero", "full"] = "full",
         implementation: Literal["auto", "triton", "reference"] = "auto",
     ) -> None:
         super().__init__()

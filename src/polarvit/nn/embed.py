@@ -42,7 +42,7 @@ class PolarPatchEmbed(nn.Module):
         std: float = 0.02,
         class_token: bool = False,
         rule: str = "anchored",
-        time_init: Literal["zero", "full"] = "zero",
+        time_init: Literal["zero", "full"] = "full",
     ) -> None:
         super().__init__()
         if img_size[0] % patch_size or img_size[1] % patch_size:

@@ -42,7 +42,7 @@ class PolarLinear(nn.Module):
         activation: Activation | None = None,
         rule: str | RadiusRule = "anchored",
         init: Literal["xavier", "orthogonal"] = "xavier",
-        time_init: Literal["zero", "full"] = "zero",
+        time_init: Literal["zero", "full"] = "full",
     ) -> None:
         super().__init__()
         if in_features < 1 or out_features < 1:
@@ -120,7 +120,7 @@ class PolarMLP(nn.Module):
         hidden: int,
         activation: Activation = "gelu",
         rule: str = "anchored",
-        time_init: Literal["zero", "full"] = "zero",
+        time_init: Literal["zero", "full"] = "full",
     ) -> None:
         super().__init__()
         self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init)

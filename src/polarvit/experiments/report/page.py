@@ -106,7 +106,7 @@ def table(runs: list[Run]) -> str:
         name, *cells = map(escape, facts(run))
         key = f'<span class="key run{index % 6}"></span>'
         rows.append(f"<tr><td>{key}{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    note = "Time is that of training with its evaluations; the mean radius is that of the tokens after the last block."
+    note = "Time is that of training with its evaluations; the mean radius is that of the tokens that are pooled."
     caption = f"<figcaption>{note}</figcaption>"
     return f'<figure class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table>{caption}</figure>'
 

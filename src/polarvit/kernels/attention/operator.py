@@ -150,7 +150,7 @@ def attention_backward(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in the order of the forward's first seven arguments, float32; that of scale still [B, H, blocks]."""
+    """Gradients in the order of the forward's first seven arguments, float32."""
     b, h, width, n = query.shape
     value_width, m = value.shape[-2:]
     launch = backward_launch(max(width, value_width), n, m)
@@ -186,7 +186,8 @@ def attention_backward(
     query_kernel[(b * h, triton.cdiv(n, launch.rows))](*tensors, *shapes, WHOLE=whole, **options)
     if not whole:
         key_kernel[(b * h, triton.cdiv(m, launch.columns))](*tensors, *shapes, **options)
-    return (*gradients, to_scale)  # type: ignore[return-value]
+    # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
+    return (*gradients, to_scale.sum((0, 2)))  # type: ignore[return-value]
 
 
 @attention_backward.register_fake
@@ -204,11 +205,8 @@ def _(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    b, h, width, n = query.shape
-    value_width, m = value.shape[-2:]
-    blocks = -(-n // backward_launch(max(width, value_width), n, m).rows)
     points = (query_radius, query, key_radius, key, value_radius, value)
-    return (*(new_output(tuple(x.shape), x) for x in points), new_output((b, h, blocks), scale))  # type: ignore[return-value]
+    return (*(new_output(tuple(x.shape), x) for x in points), new_output((query.shape[1],), scale))  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -227,7 +225,7 @@ def _differentiate(
     if grad is None:
         grad = torch.zeros_like(direction)
     *gradients, to_scale = attention_backward(grad_radius, grad, *saved)
-    return (*(g.to(x.dtype) for g, x in zip(gradients, saved, strict=False)), to_scale.sum((0, 2)), None)
+    return (*(g.to(x.dtype) for g, x in zip(gradients, saved, strict=False)), to_scale, None)
 
 
 attention_forward.register_autograd(_differentiate, setup_context=_save)

@@ -18,7 +18,7 @@ def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
-def tiles(heads: int, width: int, numbers: int = 2048) -> dict[str, int]:
+def tiles(heads: int, width: int, numbers: int = 1024) -> dict[str, int]:
     """Tile sizes: tokens, and heads and dimensions padded to powers of two.
 
     Heads are stored dimension first, so a run of memory is as long as the block of tokens: the longer the better.
@@ -59,7 +59,7 @@ def project_op(
     for first, count, shift in launches(mode):
         project_kernel[(b, triton.cdiv(n, size["BLOCK"]), count)](
             product, a, weight, scalars, log_gain, rate, place, radius, direction, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, num_warps=4, **size,
+            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, num_warps=1, **size,
         )  # fmt: skip
     return radius, direction
 
@@ -92,19 +92,22 @@ def project_backward_op(
     grad: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product, a (for each of q, k, v), and per program those of the parameters."""
+    """Gradients of product, a, weight, scalars, gain and rate."""
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
-    size = tiles(heads, width, 1024)
+    size = tiles(heads, width, 512)
     parts, turns = shares(n, size["BLOCK"])
     out = _backward_outputs(product, a, weight, log_gain, b * parts)
     for first, count, shift in launches(mode):
         project_backward_kernel[(b, parts, count)](
             product, a, weight, scalars, log_gain, rate, place, grad_radius.contiguous(), grad.contiguous(),
             *out, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, TURNS=turns, num_warps=4, **size,
+            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, TURNS=turns, num_warps=1, **size,
         )  # fmt: skip
-    return out
+    to_product, to_a, to_weight, to_scalars, to_gain, to_rate = out
+    # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
+    parameters = (to_weight.sum(0), to_scalars.sum(0), to_gain.sum(0), to_rate[:, :2].sum((0, 1)))
+    return to_product, to_a.sum(0), *parameters
 
 
 def _backward_outputs(
@@ -131,9 +134,8 @@ def _(
     grad: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    heads = log_gain.shape[1]
-    parts, _turns = shares(a.shape[1], tiles(heads, weight.shape[1] // heads, 1024)["BLOCK"])
-    return _backward_outputs(product, a, weight, log_gain, a.shape[0] * parts)
+    like = (product, a, weight, scalars, log_gain)
+    return *(new_output(tuple(x.shape), a) for x in like), new_output((log_gain.shape[1], 2), a)  # type: ignore[return-value]
 
 
 def _save_project(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -145,8 +147,7 @@ def _project_gradients(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Ten
     to_product, to_a, to_weight, to_scalars, to_gain, to_rate = project_backward_op(
         *ctx.saved_tensors, grad_radius, grad, ctx.mode
     )
-    rate = to_rate[:, :2].sum((0, 1)) if ctx.mode else None
-    return to_product, to_a.sum(0), to_weight.sum(0), to_scalars.sum(0), to_gain.sum(0), rate, None, None
+    return to_product, to_a, to_weight, to_scalars, to_gain, to_rate if ctx.mode else None, None, None
 
 
 project_op.register_autograd(_project_gradients, setup_context=_save_project)
@@ -159,7 +160,7 @@ def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     out_radius, out = new_output((b, n), radius), new_output((b, n, heads * width), radius)
     size = tiles(heads, width)
     merge_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
-        radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=4, **size
+        radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=1, **size
     )
     return out_radius, out
 
@@ -178,7 +179,7 @@ def merge_backward_op(radius: Tensor, direction: Tensor, grad_radius: Tensor, gr
     size = tiles(heads, width)
     merge_backward_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
         radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, n,
-        HEADS=heads, WIDTH=width, num_warps=4, **size,
+        HEADS=heads, WIDTH=width, num_warps=1, **size,
     )  # fmt: skip
     return to_radius, to_direction
 

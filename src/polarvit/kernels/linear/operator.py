@@ -82,7 +82,7 @@ def linear_epilogue_backward_op(
     activation: int,
     root_k: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product and a, and per program those of the time weight and of (beta, slope, phi0)."""
+    """Gradients of product, a, the time weight and (beta, slope, phi0)."""
     rows, width = product.shape[0], time_weight.shape[0]
     pad = triton.next_power_of_2(width)
     count = programs(rows, pad)
@@ -94,7 +94,8 @@ def linear_epilogue_backward_op(
         WIDTH=width, STRIDE=product.shape[1], PAD=pad, BLOCK=block(pad), TURNS=TURNS,
         ACTIVATION=activation, ROOT_K=root_k, num_warps=4,
     )  # fmt: skip
-    return to_product, to_a, to_weight, to_scalars
+    # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
+    return to_product, to_a, to_weight.sum(0), to_scalars.sum(0)
 
 
 @linear_epilogue_backward_op.register_fake
@@ -113,8 +114,7 @@ def _(
     root_k: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rows, width = product.shape[0], time_weight.shape[0]
-    count = programs(rows, triton.next_power_of_2(width))
-    shapes = (tuple(product.shape), (rows,), (count, width), (count, 3))
+    shapes = (tuple(product.shape), (rows,), (width,), (3,))
     return tuple(new_output(shape, product) for shape in shapes)  # type: ignore[return-value]
 
 
@@ -127,8 +127,8 @@ def _differentiate(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor 
     to_product, to_a, to_weight, to_scalars = linear_epilogue_backward_op(
         *ctx.saved_tensors, grad_radius, grad, ctx.activation, ctx.root_k
     )
-    beta, slope, phi0 = to_scalars.sum(0).unbind()
-    return to_product, to_a, to_weight.sum(0), beta, slope, phi0, None, None
+    beta, slope, phi0 = to_scalars.unbind()
+    return to_product, to_a, to_weight, beta, slope, phi0, None, None
 
 
 linear_epilogue_op.register_autograd(_differentiate, setup_context=_save)

@@ -68,7 +68,7 @@ def _(a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor) -> tuple[Tensor,
 def residual_backward(
     grad_radius: Tensor, grad: Tensor, a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor, signed: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in the order of the forward's arguments; that of size still [B, blocks]."""
+    """Gradients in the order of the forward's arguments; that of size for each sample [B]."""
     samples, count, width = u.shape
     launch = backward_launch(count, width)
     blocks = triton.cdiv(count, launch.rows)
@@ -80,16 +80,15 @@ def residual_backward(
         WIDTH=width, PAD=triton.next_power_of_2(width), ROWS=launch.rows, COUNT=triton.next_power_of_2(count),
         num_warps=launch.warps,
     )  # fmt: skip
-    return to_a, to_u, to_b, to_v, to_size
+    # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
+    return to_a, to_u, to_b, to_v, to_size.sum(1)
 
 
 @residual_backward.register_fake
 def _(
     grad_radius: Tensor, grad: Tensor, a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor, signed: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    samples, count, width = u.shape
-    blocks = -(-count // backward_launch(count, width).rows)
-    return (*(new_output(x.shape, x) for x in (a, u, b, v)), new_output((samples, blocks), u))  # type: ignore[return-value]
+    return (*(new_output(x.shape, x) for x in (a, u, b, v)), new_output((u.shape[0],), u))  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -106,7 +105,7 @@ def _differentiate(
     if grad is None:
         grad = torch.zeros_like(saved[1])
     *gradients, to_size = residual_backward(grad_radius, grad, *saved)
-    return (*gradients, to_size.sum() if saved[4].ndim == 0 else to_size.sum(1))
+    return (*gradients, to_size.sum() if saved[4].ndim == 0 else to_size)
 
 
 residual_forward.register_autograd(_differentiate, setup_context=_save)
