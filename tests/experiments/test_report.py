@@ -155,9 +155,12 @@ def test_points_of_the_plane_keep_their_distances() -> None:
     seen = sample(count=30)
     flat = np.zeros_like(seen.features)
     flat[:, :2] = np.random.default_rng(1).normal(size=(30, 2))
-    placed = place(dataclasses.replace(seen, features=flat, k=0.2), steps=300)
-    assert placed.radius_error < 0.1
-    assert placed.distance_error < 0.1
+    flat_seen = dataclasses.replace(seen, features=flat)
+    own = place(flat_seen, steps=1).k  # the curvature the picture would have: at any other, no plane fits
+    placed = place(dataclasses.replace(flat_seen, k=own), steps=300)
+    assert placed.k == pytest.approx(own)
+    assert placed.radius_error < 0.01
+    assert placed.distance_error < 0.01
 
 
 def test_coinciding_points_and_the_origin_can_be_placed() -> None:
