@@ -52,7 +52,7 @@ def block(length: int, largest: int) -> int:
 def forward_launch(width: int, n: int, m: int) -> Launch:
     """64 rows are one warp group of the tensor cores; few keys at a time fit into registers without spilling.
 
-    Measured on an H200 (`benchmarks/attention_core.py --tune`): 95 us at (128, 12, 64, 16), 1.06 ms at (64, 6, 196, 64).
+    On an H200 (`benchmarks/attention_core.py --tune`): 95 us at (128, 12, 64, 16), 1.06 ms at (64, 6, 196, 64).
     """
     columns, unroll = (16, 4) if width <= 32 else (32, 8)
     return Launch(block(n, 64), block(m, columns), unroll=unroll, precision=sharp_products())
