@@ -4,6 +4,7 @@ Nothing heavy is imported here: `polarvit.create_model` and its siblings load on
 `polarvit --help` answers without torch.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -25,3 +26,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *_ROOMS])
+
+
+if "timm.models" in sys.modules:  # a user of timm finds our models there
+    import_module("polarvit.models")
