@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint, gyroadd
-from polarvit.geometry.directions import across, norm_and_direction
-from polarvit.geometry.scaled import rescale, restore, scaled_asinh, sh
+from polarvit.geometry.directions import across, norm_and_direction, scaled_polar
+from polarvit.geometry.scaled import rescale, restore, sh
 from polarvit.kernels.residual import boost_residual
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import NO_DECAY, Role
@@ -99,8 +99,8 @@ class SpaceResidual(Residual):
         scale = torch.maximum(a, b).detach()
         space = (sh(a) * torch.exp(a - scale)).unsqueeze(-1) * x.direction
         added = self.kept(x) * sh(b) * torch.exp(b - scale)
-        norm, direction = norm_and_direction(space + added.unsqueeze(-1) * step.direction)
-        return PolarPoint(restore(scaled_asinh(norm, scale), k), direction)
+        a, direction = scaled_polar(space + added.unsqueeze(-1) * step.direction, scale)
+        return PolarPoint(restore(a, k), direction)
 
 
 def residual(name: str, alpha: float = 0.1, drop_path: float = 0.0) -> Residual:
