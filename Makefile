@@ -24,7 +24,7 @@ precision: $(STAMP)
 	$(BIN)/polarvit precision
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -119,7 +119,7 @@ def test_overrides_are_applied_in_order_and_read_as_yaml() -> None:
     recipe = load("digits", changes)
     assert (recipe.optim.lr, recipe.optim.betas, recipe.optim.clip) == (2e-3, (0.8, 0.9), None)
     assert recipe.model.options["drop_path"] == 0.2
-    assert recipe.model.options["depth"] == 3
+    assert recipe.model.options["depth"] == 2
 
 
 def test_a_group_is_made_where_the_recipe_has_none() -> None:

@@ -134,7 +134,7 @@ class RiemannianAdamW(Optimizer):
         for p in params:
             if not self.state[p]:
                 self.state[p] = {
-                    "step": _step_counter(p, group["capturable"]),
+                    "step": _step_counter(p, group["capturable"] or p.is_cuda),
                     "exp_avg": p.new_zeros(*p.shape[:-1], p.shape[-1] + 1),
                     "exp_avg_sq": p.new_zeros(p.shape[:-1]),
                 }
