@@ -1,12 +1,7 @@
 """Kernels run on the GPU where there is one, else through Triton's interpreter on the CPU."""
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # must stand before the first import of triton
 
 
 @pytest.fixture(scope="session")
