@@ -56,7 +56,7 @@ def test_in_float32_only_the_resolution_limit_grows_with_the_radius() -> None:
         assert mean == pytest.approx(radius, abs=0.6)
         polar, _ = pushed_logits(model, images, radius)
         worst[radius] = (polar - truth).abs().max().item()
-        assert worst[radius] < 2 * 2**-25 * math.exp(mean)
+        assert worst[radius] < 2 * 2**-25 * math.exp(mean) + 2e-6  # what any float32 network rounds, and the limit
         ambient = (PushedTwin(model, radius)(images) - truth).abs().max().item()
         print(f"radius {mean:5.2f}: polar float32 off by {worst[radius]:.1e}, ambient float32 by {ambient:.1e}")
     assert worst[12.0] < 0.1

@@ -115,11 +115,14 @@ def test_pickled_weights_are_never_opened(saved) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update({"norm.bias": torch.zeros(3)}), r"norm\.bias has shape \[3\], expected \[16\]"),
+        (
+            lambda s: s.update({"blocks.0.norm1.bias": torch.zeros(3)}),
+            r"blocks\.0\.norm1\.bias has shape \[3\], expected \[16\]",
+        ),
         (lambda s: s.update({"surprise": torch.zeros(3)}), "unknown key surprise"),
-        (lambda s: s.pop("norm.bias"), r"missing key norm\.bias"),
-        (lambda s: s.update({"norm.bias": torch.zeros(16).half()}), "one floating dtype"),
-        (lambda s: s.update({"norm.bias": torch.zeros(16).long()}), "one floating dtype"),
+        (lambda s: s.pop("blocks.0.norm1.bias"), r"missing key blocks\.0\.norm1\.bias"),
+        (lambda s: s.update({"blocks.0.norm1.bias": torch.zeros(16).half()}), "one floating dtype"),
+        (lambda s: s.update({"blocks.0.norm1.bias": torch.zeros(16).long()}), "one floating dtype"),
     ],
 )
 def test_a_wrong_tensor_is_named(saved, change, message) -> None:

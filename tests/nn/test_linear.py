@@ -55,7 +55,7 @@ def test_it_holds_far_beyond_overflow(activation: str | None) -> None:
 
 
 def test_a_zero_product_gives_the_origin() -> None:
-    layer = PolarLinear(4, 4)
+    layer = PolarLinear(4, 4, time_init="zero")
     torch.nn.init.zeros_(layer.weight)
     out = layer(PolarPoint(torch.ones(2), F.normalize(torch.ones(2, 4), dim=-1)))
     assert out.radius.lt(1e-15).all()

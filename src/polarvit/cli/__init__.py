@@ -17,7 +17,7 @@ import typer
 from polarvit._version import __version__
 from polarvit.cli.errors import Commands
 
-GROUPS = ("demo", "train", "evaluate", "predict", "data", "recipes", "models", "export", "reproduce")
+GROUPS = ("demo", "train", "evaluate", "predict", "data", "recipes", "models", "export", "bench", "reproduce")
 """Files of this folder, each with `register(app)`."""
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from polarvit.geometry import ambient
 from polarvit.models.polar_vit import PolarBlock, PolarViT
@@ -32,16 +32,19 @@ from polarvit.nn import (
 from polarvit.nn.embed import patchify
 
 
-class AmbientTwin:
-    """`AmbientTwin(model)(images)` -> logits [B, classes]: the evaluation-mode forward of `model`, in its dtype."""
+class AmbientTwin(nn.Module):
+    """`AmbientTwin(model)(images)` -> logits [B, classes]: the evaluation-mode forward of `model`, in its dtype.
+
+    It shares the parameters of `model`, so it can be trained, for as long as ambient arithmetic lets it.
+    """
 
     def __init__(self, model: PolarViT) -> None:
+        super().__init__()
         if not isinstance(model, PolarViT):
             raise TypeError(f"AmbientTwin: expected a PolarViT, got {type(model).__name__}")
         self.model, self.k = model, float(model.k)
 
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         model = self.model
         x = self.embed(images.to(model.embed.proj.weight.dtype))
         for block in model.blocks:

@@ -1,0 +1,1 @@
+"""Speed side by side in one run, ratios first."""
