@@ -26,7 +26,7 @@ CURVATURES = (0.5, 1.0, 2.3)
 DIMENSIONS = (2, 4, 17, 64)
 COUNT = 11
 RADII = [(torch.float32, r) for r in (0.0, 1e-6, 0.3, 2.0, 4.0, 8.0, 12.0, 16.0)]
-RADII += [(torch.float64, r) for r in (8.0, 30.0)]
+RADII += [(torch.float64, r) for r in (0.0, 1e-6, 0.3, 2.0, 8.0, 16.0, 30.0)]
 
 
 @dataclass(eq=False)
