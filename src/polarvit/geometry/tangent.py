@@ -71,4 +71,5 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     chords = ((u - v) - rho.square().unsqueeze(-1) * (u + v)) / root.unsqueeze(-1)
     axis = across(v, u) / root.unsqueeze(-1)
     swing = tilt.unsqueeze(-1) * chords + 2 * (lean * xi.radial).unsqueeze(-1) * axis
-    return PolarTangent(radial, xi.perpendicular + swing)
+    moved = xi.perpendicular + swing
+    return PolarTangent(radial, moved - (moved * v).sum(-1, keepdim=True) * v)  # rounding leaves a trace along v
