@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from polarvit.geometry import PolarPoint, centroid, pairwise_distance, split_heads
+from polarvit.geometry import PolarPoint, centroid, split_heads
 from polarvit.geometry.scaled import rescale, restore
 from polarvit.kernels import polar_attention
+from polarvit.kernels.attention.reference import attention_weights
 from polarvit.kernels.heads import merge_heads, project_heads
 from polarvit.nn.linear import PolarLinear, joined
 from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
@@ -134,12 +135,7 @@ class PolarAttention(nn.Module):
     @in_full_precision
     def weights(self, q: PolarPoint, key: PolarPoint, *, k: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
         """Attention weights [B, H, N, N]; rows with nothing to attend to are zero."""
-        scores = -self.scale()[:, None, None] * pairwise_distance(q, key, k=k).square()
-        if mask is None:
-            return torch.softmax(scores, -1)
-        some = mask.any(-1, keepdim=True)
-        weights = torch.softmax(scores.masked_fill((some & ~mask)[:, None, None, :], -torch.inf), -1)
-        return torch.where(some[:, None, None, :], weights, torch.zeros_like(weights))
+        return attention_weights(q, key, self.scale(), k=k, mask=mask)
 
     @in_full_precision
     def merge(self, heads: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
