@@ -64,12 +64,14 @@ def transport(p: PolarPoint, q: PolarPoint, xi: PolarTangent, *, k: float | Tens
     rho = (torch.exp(-a) + torch.exp(-b)) / (1 + torch.exp(-(a + b)))
     turn, keep = chord(u, v), rho.square() * chord(u, -v)
     keep = torch.where(turn + keep == 0, torch.ones_like(keep), keep)  # only if u = v and e^-2a underflows: no turn
-    # W can be as small as e^-2a; every factor takes its own square root of it, so none of them overflows.
-    root = (turn + keep).sqrt()
-    lean, tilt = rho / root, (xi.perpendicular * across(u, v)).sum(-1) / root
-    radial = (keep - turn) / (keep + turn) * xi.radial + 2 * lean * tilt
-    chords = ((u - v) - rho.square().unsqueeze(-1) * (u + v)) / root.unsqueeze(-1)
-    axis = across(v, u) / root.unsqueeze(-1)
+    # W can be as small as e^-2a; then every factor takes its own square root of it, so none of them overflows.
+    whole = turn + keep
+    half = torch.where(whole > 1e-6, torch.ones_like(whole), whole.sqrt())
+    rest = whole / half
+    lean, tilt = rho / rest, (xi.perpendicular * across(u, v)).sum(-1) / half
+    radial = (keep - turn) / whole * xi.radial + 2 * lean * tilt
+    chords = ((u - v) - rho.square().unsqueeze(-1) * (u + v)) / rest.unsqueeze(-1)
+    axis = across(v, u) / half.unsqueeze(-1)
     swing = tilt.unsqueeze(-1) * chords + 2 * (lean * xi.radial).unsqueeze(-1) * axis
     moved = xi.perpendicular + swing
     return PolarTangent(radial, moved - (moved * v).sum(-1, keepdim=True) * v)  # rounding leaves a trace along v
