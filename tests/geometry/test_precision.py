@@ -432,7 +432,6 @@ def test_operation_is_within_the_resolution_limit(
     told = f"{operation} at r = {radius} in {dtype}: median {median:.2f}, 99.9 % {tail:.2f} of {len(ratios)}"
     assert len(ratios) >= 500, told
     assert median <= 2, told
-    # Transport is a rotation of vectors: near the origin its limit is one eps, and a dozen roundings reach 4.6 of it.
     assert tail <= 4, told
 
 
