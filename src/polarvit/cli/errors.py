@@ -20,6 +20,7 @@ _OURS = (
     ("polarvit.data.errors", "DataError", FAILED),
     ("polarvit.models.weights", "WeightsError", FAILED),
     ("polarvit.training.checkpoint", "CheckpointError", FAILED),
+    ("polarvit.training.interrupt", "Interrupted", INTERRUPTED),
     ("torch.cuda", "OutOfMemoryError", FAILED),
 )
 """Module, class, exit code. Looked up among what is loaded: an error whose module is not loaded was not raised."""

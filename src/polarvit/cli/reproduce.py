@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from polarvit.cli.options import Device, check_device
+from polarvit.cli.train import DataPath, Sets
 from polarvit.experiments import EXPERIMENTS, Settings
 
 Out = Annotated[
@@ -33,14 +35,40 @@ def reproduce(
     out: Out = Path("results"),
     quick: Quick = False,
     seed: Seed = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds, from --seed on.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps of every training run. Default: the recipe's.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this row of the table; may be repeated.", metavar="ROW")
+    ] = None,
+    runs: Annotated[
+        Path, typer.Option("--runs", file_okay=False, help="Folder for training runs; what is finished there stays.")
+    ] = Path("runs"),
+    data: DataPath = None,
+    device: Device = None,
+    sets: Sets = None,
 ) -> None:
-    """Run one experiment of the paper and print ours beside the paper's numbers."""
+    """Run one experiment of the paper and print ours beside the paper's numbers.
+
+    Tables of trained models take any number of steps and seeds, and go on where
+    they were interrupted: a finished run is not run again.
+
+    \b
+    polarvit reproduce --list
+    polarvit reproduce ablation --quick
+    polarvit reproduce ablation --steps 11710 --seeds 3
+    """
     if listing:
         list_experiments()
     elif name is None:
         raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
     else:
-        run_experiment(name, Settings(out, quick, seed))
+        check_device(device)
+        told = Settings(
+            out, quick, seed, seeds, steps, tuple(only or ()), runs, data=data, device=device, sets=tuple(sets or ())
+        )
+        run_experiment(name, told)
 
 
 def list_experiments() -> None:

@@ -9,11 +9,24 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """What every experiment is told: where to write, whether a small sample will do, and the seed."""
+    """What every experiment is told. Those that train look at all of it, those that measure at the first three."""
 
     out: Path = Path("results")
     quick: bool = False
     seed: int = 0
+    seeds: int = 1
+    """How many seeds, counted from `seed`."""
+    steps: int | None = None
+    """Length of every run; None: that of its recipe."""
+    only: tuple[str, ...] = ()
+    """Rows to run; empty: all."""
+    runs: Path = Path("runs")
+    """Where run folders go."""
+    data: str | None = None
+    """Data in place of the recipe's."""
+    device: str | None = None
+    sets: tuple[str, ...] = ()
+    """Further `key.path=value` overrides of every recipe."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,18 @@ EXPERIMENTS = {
             "eleven places where the paper's formulas are wrong or unsafe, and what is used instead",
             "formulas of sections 3 and 4 and appendices B to D",
             "polarvit.experiments.corrections",
+        ),
+        Experiment(
+            "radius-rule",
+            "rules for the output radius of the polar layer, Polar-ViT-Tiny without horoshift on CIFAR-100",
+            "the table of appendix 'Radius Rule of the Polar Fully Connected Layer'",
+            "polarvit.experiments.radius_rule",
+        ),
+        Experiment(
+            "position",
+            "relative positional encodings of Polar-ViT-Tiny on CIFAR-100",
+            "the last rows of the table of appendix 'Component Ablation', and two encodings beside them",
+            "polarvit.experiments.position",
         ),
     )
 }

@@ -1,0 +1,27 @@
+"""Relative positional encodings of queries and keys: the paper's three rows, and two siblings it does not have."""
+
+from __future__ import annotations
+
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.runs import Row, Stated, study
+
+ROWS = (
+    Row("none", "No relative encoding", "cifar100_polar_vit_tiny_none", paper=Stated(78.04, 0.53)),
+    Row(
+        "separate",
+        "Horoshift, one ideal point for each axis (paper)",
+        "cifar100_polar_vit_tiny",
+        (),
+        Stated(80.15, 0.26),
+    ),
+    Row(
+        "boost", "Lorentz boost on the same axes (after HoPE)", "cifar100_polar_vit_tiny_boost", (), Stated(79.82, 0.13)
+    ),
+    Row("joint", "Horoshift, one ideal point for both axes (ours)", "cifar100_polar_vit_tiny_joint"),
+    Row("rotary", "Rotation of space axes (after HELM)", "cifar100_polar_vit_tiny", ("model.options.position=rotary",)),
+)
+
+
+def run(settings: Settings) -> list[str]:
+    """Train every encoding, print the table, write `position.json`; returns the rows that diverged."""
+    return study("position", "Positional encodings, CIFAR-100", ROWS, settings)

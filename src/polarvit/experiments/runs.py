@@ -1,0 +1,216 @@
+"""A table of the paper as training runs: rows x seeds of recipes, each in a folder of its own, resumed where it stands.
+
+An experiment lists its rows and calls `study`:
+
+    ROWS = (Row("horoshift", "+ horospherical positions", "cifar100_polar_vit_tiny", paper=Stated(80.15, 0.26)),)
+
+    def run(settings: Settings) -> list[str]:
+        return study("ablation", "Component ablation on CIFAR-100", ROWS, settings)
+
+`study` trains what is missing under `runs/<name>/<steps>-steps/<row>/seed-<n>`, one seed of every row before the second
+seed of any, prints ours beside the paper's and writes `results/<name>.json` after every run, with every finished run it
+finds in the folders. A run is finished when its folder holds metrics.json; one whose loss stopped being a number is
+finished too, and says so in diverged.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from polarvit.experiments.registry import Settings
+from polarvit.provenance import provenance, write_json
+from polarvit.training import Recipe, SettingsError, load, train
+from polarvit.training.recipe import dump, read
+from polarvit.training.settings import build
+
+METRICS, DIVERGED, RECIPE = "metrics.json", "diverged.json", "recipe.yaml"
+
+TOY: dict[str, Any] = {"img_size": 16, "patch_size": 8, "depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
+"""Options that make any vision model small enough for the digits on a CPU."""
+TOY_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the paper says: top-1 accuracy in percent with its spread over seeds, or a word (`diverged`)."""
+
+    mean: float | None = None
+    std: float | None = None
+    word: str = ""
+
+    def __str__(self) -> str:
+        return self.word if self.mean is None else spelled(self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: a recipe with `key.path=value` overrides, and the paper's value if it has one."""
+
+    name: str
+    """Name of its folder."""
+    label: str
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    paper: Stated | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run."""
+
+    row: Row
+    seed: int
+    metrics: dict[str, Any] | None
+    """What metrics.json holds; None if it diverged."""
+    diverged: str = ""
+
+    @property
+    def top1(self) -> float | None:
+        return self.metrics["scores"]["top1"] if self.metrics else None
+
+    def record(self) -> dict[str, Any]:
+        """The run in the JSON of the study."""
+        if self.metrics is None:
+            return {"seed": self.seed, "diverged": self.diverged}
+        found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
+        return {"seed": self.seed, **self.metrics["scores"], **found, "machine": self.metrics["machine"]}
+
+
+def study(
+    name: str,
+    title: str,
+    rows: Sequence[Row],
+    settings: Settings,
+    *,
+    say: Callable[[str], None] = print,
+    note: str = "",
+) -> list[str]:
+    """Run what is missing, print the table, write the JSON; returns rows that diverged where the paper's did not."""
+    from polarvit.experiments.run_table import show, write
+
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    results = finished(name, rows, settings)
+    known = {(result.row.name, result.seed) for result in results}
+    todo = [(seed, row) for seed in seeds for row in chosen(rows, settings.only) if (row.name, seed) not in known]
+    for count, (seed, row) in enumerate(todo, 1):
+        recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
+        say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {folder}")
+        results.append(run_one(row, seed, recipe, folder, settings.device))
+        write(name, title, rows, results, settings)
+    write(name, title, rows, results, settings)
+    show(title, rows, results, settings, note)
+    return [
+        f"{result.row.label}: seed {result.seed} diverged ({result.diverged})"
+        for result in results
+        if result.metrics is None and not (result.row.paper and result.row.paper.word == "diverged")
+    ]
+
+
+def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
+    """The rows asked for by name; all if none is named."""
+    names = [row.name for row in rows]
+    for name in only:
+        if name not in names:
+            raise SettingsError(f"--only: no row '{name}'; there are {', '.join(names)}")
+    return [row for row in rows if not only or row.name in only]
+
+
+def resolved(row: Row, seed: int, settings: Settings) -> Recipe:
+    """The row's recipe for one seed: so many steps, with warm-up and intervals in proportion; on digits if `quick`."""
+    recipe = load(row.recipe, [*row.overrides, *settings.sets])
+    if settings.quick:
+        recipe = toy(recipe)
+    if settings.data is not None:
+        recipe = replace(recipe, data=replace(recipe.data, path=settings.data))
+    if settings.steps is not None or settings.quick:
+        recipe = shortened(recipe, settings.steps or TOY_STEPS)
+    return replace(recipe, train=replace(recipe.train, seed=seed))
+
+
+def shortened(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe at another length: the share of warm-up stays, intervals are cut to the length."""
+    warmup = round(recipe.optim.warmup * steps / recipe.train.steps)
+    watch = recipe.watch
+    return replace(
+        recipe,
+        optim=replace(recipe.optim, warmup=warmup),
+        train=replace(recipe.train, steps=steps),
+        watch=replace(
+            watch,
+            log_every=min(watch.log_every, steps),
+            eval_every=min(watch.eval_every, steps),
+            checkpoint_every=min(watch.checkpoint_every, steps),
+        ),
+    )
+
+
+def toy(recipe: Recipe) -> Recipe:
+    """The recipe's model, narrow, with the data, optimizer and loop of the recipe `digits`: it shows that all runs."""
+    digits = load("digits")
+    model = replace(recipe.model, options={**recipe.model.options, **TOY})
+    return replace(digits, title=f"{recipe.title} (toy size)", model=model)
+
+
+def place(name: str, row: Row, settings: Settings) -> Path:
+    """Folder of a row's runs."""
+    steps = resolved(row, 0, settings).train.steps
+    return settings.runs / name / f"{steps}-steps{'-toy' if settings.quick else ''}" / row.name
+
+
+def finished(name: str, rows: Sequence[Row], settings: Settings) -> list[Result]:
+    """Runs of any seed that came to their end, read from their folders."""
+    found = []
+    for row in rows:
+        folders = {int(path.name[5:]): path for path in place(name, row, settings).glob("seed-*")}
+        for seed, folder in sorted(folders.items()):
+            result = read_run(row, seed, resolved(row, seed, settings), folder)
+            found += [result] if result is not None else []
+    return found
+
+
+def read_run(row: Row, seed: int, recipe: Recipe, folder: Path) -> Result | None:
+    """The result in a folder, None if it holds no finished run; a run of another recipe there is an error."""
+    found = next((folder / file for file in (METRICS, DIVERGED) if (folder / file).is_file()), None)
+    if found is None:
+        return None
+    same_recipe(recipe, folder)
+    content = json.loads(found.read_text(encoding="utf-8"))
+    if found.name == DIVERGED:
+        return Result(row, seed, None, content["diverged"])
+    return Result(row, seed, content)
+
+
+def same_recipe(recipe: Recipe, folder: Path) -> None:
+    """Raise unless the run in `folder` was made by this recipe (but for what is only watched)."""
+    path = folder / RECIPE
+    if not path.is_file():
+        raise SettingsError(f"{folder}: a result without its {RECIPE}; move it away to run this row again")
+    stored = build(Recipe, read(path))
+    for part in ("model", "data", "augment", "optim", "train"):
+        if getattr(stored, part) != getattr(recipe, part):
+            raise SettingsError(
+                f"{folder}: the finished run there has another '{part}' than this row has now; "
+                "move it away to run the row again, or choose another --runs"
+            )
+
+
+def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | None) -> Result:
+    """Train one row with one seed, from its newest checkpoint if it has one."""
+    try:
+        train(recipe, folder, resume=True, device=device)
+    except FloatingPointError as error:
+        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+        write_json(folder / DIVERGED, {**provenance(seed=seed), "diverged": str(error).partition(";")[0]})
+    result = read_run(row, seed, recipe, folder)
+    if result is None:
+        raise RuntimeError(f"{folder}: the run ended without {METRICS}")
+    return result
+
+
+def spelled(mean: float, std: float | None) -> str:
+    """80.15 ± 0.26, or 80.15 alone."""
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"

@@ -1,0 +1,98 @@
+"""Rows x seeds of recipes: nothing finished runs twice, and the table says what the folders hold."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarvit.experiments import EXPERIMENTS, Settings, runs
+from polarvit.experiments.runs import Row, Stated, study
+from polarvit.training import SettingsError, load
+
+ROWS = (
+    Row("first", "The first", "digits", paper=Stated(80.15, 0.26)),
+    Row("second", "The second", "digits", ("model.options.position=none",), Stated(word="diverged")),
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        tmp_path / "results", quick=True, seeds=2, steps=2, runs=tmp_path / "runs", device="cpu", only=("first",)
+    )
+
+
+def test_a_study_trains_once_and_records_mean_spread_and_seeds(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert study("table", "A table", ROWS, settings) == []
+    printed = capsys.readouterr().out
+    monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("a finished run was run again"))
+    assert study("table", "A table", ROWS, settings) == []
+    assert "80.15 ± 0.26" in printed
+    assert "TOY SIZE" in printed
+    record = json.loads((settings.out / "table-quick.json").read_text())
+    first, second = record["rows"]
+    values = [run["top1"] for run in first["runs"]]
+    assert [run["seed"] for run in first["runs"]] == [0, 1]
+    assert first["mean"] == pytest.approx(statistics.fmean(values), rel=1e-4)
+    assert first["std"] == pytest.approx(statistics.stdev(values), rel=1e-3)
+    assert second["seeds"] == 0
+    assert record["command"] == "polarvit reproduce table --quick --steps 2 --seeds 2"
+
+
+def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = settings.runs / "table" / "2-steps-toy" / "first" / "seed-0"
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text("{}")
+    with pytest.raises(SettingsError, match="without its recipe"):
+        study("table", "A table", ROWS, settings)
+    other = runs.resolved(ROWS[1], 0, settings)
+    (folder / "recipe.yaml").write_text(runs.dump(other))
+    with pytest.raises(SettingsError, match="another 'model' than this row"):
+        study("table", "A table", ROWS, settings)
+
+
+def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_number(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def diverge(recipe: Any, folder: Path, **_: Any) -> None:
+        calls.append(folder.parent.name)
+        folder.mkdir(parents=True)
+        raise FloatingPointError("the loss became nan between steps 1 and 2; the last checkpoint is from before")
+
+    monkeypatch.setattr(runs, "train", diverge)
+    both = Settings(settings.out, quick=True, steps=2, runs=settings.runs)
+    for _ in range(2):
+        failures = study("table", "A table", ROWS, both)
+        assert failures == ["The first: seed 0 diverged (the loss became nan between steps 1 and 2)"]
+    assert calls == ["first", "second"]
+
+
+def test_another_length_keeps_the_share_of_warm_up() -> None:
+    whole = load("cifar100_polar_vit_tiny")
+    short = runs.shortened(whole, 11_710)
+    assert short.optim.warmup * 10 == short.train.steps == 11_710
+    assert short.watch.eval_every == whole.watch.eval_every
+    assert runs.shortened(whole, 100).watch.checkpoint_every == 100
+
+
+def test_an_unknown_row_is_named(settings: Settings) -> None:
+    with pytest.raises(SettingsError, match="no row 'third'; there are first, second"):
+        runs.chosen(ROWS, ["third"])
+
+
+@pytest.mark.parametrize("home", ["radius_rule", "position"])
+def test_every_row_of_the_tables_loads(home: str) -> None:
+    module = __import__(f"polarvit.experiments.{home}", fromlist=["ROWS"])
+    names = [row.name for row in module.ROWS]
+    assert len(set(names)) == len(names)
+    for row in module.ROWS:
+        assert load(row.recipe, list(row.overrides)).train.steps == 117_100
+    assert any(experiment.home.endswith(home) for experiment in EXPERIMENTS.values())
