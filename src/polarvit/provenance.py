@@ -1,4 +1,4 @@
-"""What a number was measured with: machine kind, versions, commit, seed. No paths, no host names."""
+"""What a number was measured with: machine kind, versions, commit, day, seed. No paths, no host names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def provenance(*, seed: int, quick: bool = False, product_precision: str = "floa
     return {
         "polarvit": __version__,
         "commit": commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "seed": seed,
         "quick": quick,
         "product_precision": product_precision,

@@ -31,7 +31,10 @@ def precision(out: Out = Path("results"), quick: Quick = False, seed: Seed = 0) 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Name of an experiment; see --list.", show_default=False)] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    listing: Annotated[
+        bool,
+        typer.Option("--list", help="Every table and figure: the paper's values, ours from --out, or what is due."),
+    ] = False,
     out: Out = Path("results"),
     quick: Quick = False,
     seed: Seed = 0,
@@ -60,9 +63,9 @@ def reproduce(
     polarvit reproduce ablation --steps 11710 --seeds 3
     """
     if listing:
-        list_experiments()
+        list_experiments(out)
     elif name is None:
-        raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
+        raise typer.BadParameter(f"missing; one of {', '.join(runnable())}", param_hint="NAME")
     else:
         check_device(device)
         told = Settings(
@@ -71,20 +74,39 @@ def reproduce(
         run_experiment(name, told)
 
 
-def list_experiments() -> None:
-    """One line for each experiment: its name, and what of the paper it reproduces."""
-    width = max(map(len, EXPERIMENTS))
+def runnable() -> list[str]:
+    """Names of the experiments that have code."""
+    return [experiment.name for experiment in EXPERIMENTS.values() if experiment.home]
+
+
+def list_experiments(results: Path) -> None:
+    """Every table and figure of the paper: its command, the paper's values, ours, or what a run would take."""
+    from rich.markup import escape
+
+    from polarvit.experiments import listing
+    from polarvit.tables import console, table
+
+    out = console()
     for experiment in EXPERIMENTS.values():
-        typer.echo(f"{experiment.name:<{width}}  {experiment.title}")
-        typer.echo(f"{'':<{width}}  reproduces: {experiment.reproduces}")
+        out.print(f"[bold]{experiment.name}[/bold]  {escape(experiment.reproduces)}", soft_wrap=True)
+        for line in (experiment.title, *listing.head(experiment, results)):
+            out.print(escape(f"  {line}"), soft_wrap=True)
+        if experiment.rows:
+            columns = ("row", "paper", "ours", "measured, or command")
+            out.print(table("", columns, listing.lines(experiment, results), text=columns))
+        out.print()
 
 
 def run_experiment(name: str, settings: Settings) -> None:
     """Run an experiment; exit 1 if one of its own claims does not hold, 2 if there is none of that name."""
     if name not in EXPERIMENTS:
         close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.4)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(EXPERIMENTS)}"
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(runnable())}"
         raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
+    if not EXPERIMENTS[name].home:
+        commands = [row.command for row in EXPERIMENTS[name].rows if row.command]
+        hint = f"run its rows one by one: {', '.join(commands)}" if commands else "it has no code yet"
+        raise typer.BadParameter(f"'{name}' cannot be run as one command; {hint}", param_hint="NAME")
     failures = EXPERIMENTS[name].run(settings)
     for failure in failures:
         typer.secho(f"does not hold: {failure}", err=True, fg=typer.colors.RED)

@@ -3,6 +3,7 @@
 Importing this module does not import torch; an experiment's code is loaded when it runs.
 """
 
-from polarvit.experiments.registry import EXPERIMENTS, Experiment, Settings
+from polarvit.experiments.catalogue import EXPERIMENTS
+from polarvit.experiments.registry import Experiment, Row, Settings
 
-__all__ = ["EXPERIMENTS", "Experiment", "Settings"]
+__all__ = ["EXPERIMENTS", "Experiment", "Row", "Settings"]

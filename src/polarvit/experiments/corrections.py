@@ -303,6 +303,7 @@ def run(settings: Settings) -> list[str]:
         "command": "polarvit reproduce corrections",
         "provenance": provenance(seed=settings.seed, quick=settings.quick),
         "corrections": [correction.record() for correction in found],
+        "summary": {"holds": f"{sum(correction.holds for correction in found)} of {len(found)}"},
     }
     write_json(settings.out / "corrections.json", result)
     out.print(f"wrote {settings.out / 'corrections.json'}", soft_wrap=True)

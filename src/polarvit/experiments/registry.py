@@ -1,4 +1,14 @@
-"""The table of experiments. To add one, write its file with `run(settings) -> list of failures` and name it here."""
+"""What an experiment is. `polarvit.experiments.catalogue` declares them all: every table and figure of the paper.
+
+To add one: write its module with `run(settings) -> list of claims that did not hold`, declare it in the file of
+`catalogue/` it belongs to (one `Experiment(...)` with a `Row` for each of the paper's values), and let `run` write
+`settings.out / experiment.result` with `provenance` and a `summary` that gives our value for each row's key:
+
+    {"experiment": "ablation", "provenance": provenance(seed=0), "summary": {"polar_fc": "45.2 (1 seed, 11,710 steps)"}}
+
+Where rows were measured at different times, a row's entry is {"value": "...", "provenance": {...}}. `polarvit reproduce
+--list` and docs/reproduction.md read nothing else. This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -30,45 +40,44 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Row:
+    """One value of the paper: `key` names it in our JSON, `label` and `paper` are what the paper prints.
+
+    `command` runs this row alone where the experiment has no command; `result` is its file if not the experiment's.
+    """
+
+    key: str
+    label: str
+    paper: str
+    command: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """An experiment: `home` is the module whose `run(settings)` does it and returns the claims that did not hold."""
+    """A table, a figure or a statement of the paper, or a question of our own (rows with an empty `paper`).
+
+    `home` is the module whose `run(settings)` does it and returns the claims that did not hold; empty while there is no
+    such module. `result` is its JSON under the results folder, `<name>.json` if empty. `cost` says what a full run
+    takes.
+    """
 
     name: str
     title: str
     reproduces: str
-    home: str
+    home: str = ""
+    rows: tuple[Row, ...] = ()
+    cost: str = ""
+    result: str = ""
+
+    @property
+    def command(self) -> str:
+        return f"polarvit reproduce {self.name}" if self.home else ""
+
+    def result_of(self, row: Row) -> str:
+        """The JSON that holds a row, relative to the results folder."""
+        return row.result or self.result or f"{self.name}.json"
 
     def run(self, settings: Settings) -> list[str]:
         failures: list[str] = import_module(self.home).run(settings)
         return failures
-
-
-EXPERIMENTS = {
-    experiment.name: experiment
-    for experiment in (
-        Experiment(
-            "precision",
-            "float32 error against radius: polar, ambient, geoopt, hypll",
-            "the table of appendix 'Numerical Precision' and the numbers stated around it",
-            "polarvit.experiments.precision",
-        ),
-        Experiment(
-            "corrections",
-            "eleven places where the paper's formulas are wrong or unsafe, and what is used instead",
-            "formulas of sections 3 and 4 and appendices B to D",
-            "polarvit.experiments.corrections",
-        ),
-        Experiment(
-            "radius-rule",
-            "rules for the output radius of the polar layer, Polar-ViT-Tiny without horoshift on CIFAR-100",
-            "the table of appendix 'Radius Rule of the Polar Fully Connected Layer'",
-            "polarvit.experiments.radius_rule",
-        ),
-        Experiment(
-            "position",
-            "relative positional encodings of Polar-ViT-Tiny on CIFAR-100",
-            "the last rows of the table of appendix 'Component Ablation', and two encodings beside them",
-            "polarvit.experiments.position",
-        ),
-    )
-}

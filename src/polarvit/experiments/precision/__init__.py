@@ -78,6 +78,7 @@ def measure(settings: Settings) -> dict[str, Any]:
         "peers": [peer_row(method, many, settings.seed) for method in found],
         "sweep": sweep(found, few, settings.seed),
         "failures": failures(rows),
+        "summary": medians(rows),
     }
 
 
@@ -89,6 +90,16 @@ def failures(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
         if not row["measured"]["polar"]["median"] <= ALLOWED * row["resolution_limit"]
     ]
+
+
+def medians(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Ambient and polar median of each row, by the keys of the catalogue."""
+    return {
+        f"{row['operation'].replace(' ', '_')}_{row['radius']:g}": " / ".join(
+            number(row["measured"][method]["median"]) for method in ("ambient", "polar")
+        )
+        for row in rows
+    }
 
 
 def peer_row(method: Method, count: int, seed: int) -> dict[str, Any]:

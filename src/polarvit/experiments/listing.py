@@ -1,0 +1,97 @@
+"""The list of every table and figure: the paper's values, ours with date and machine, or what a run would take.
+
+`polarvit reproduce --list` prints it and docs/reproduction.md is it; neither is typed. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polarvit.experiments.catalogue import EXPERIMENTS
+from polarvit.experiments.registry import Experiment, Row
+
+NOT_RUN = "not yet run"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Our value for a row, and when and on what it was measured; `value` is empty if it was not."""
+
+    value: str = ""
+    date: str = ""
+    machine: str = ""
+
+
+def finding(experiment: Experiment, row: Row, results: Path) -> Finding:
+    """Read a row's value from the `summary` of its JSON."""
+    path = results / experiment.result_of(row)
+    if not path.is_file():
+        return Finding()
+    record = json.loads(path.read_text(encoding="utf-8"))
+    entry = record.get("summary", {}).get(row.key)
+    if entry is None:
+        return Finding()
+    own = entry if isinstance(entry, dict) else {"value": entry}
+    origin = own.get("provenance", record.get("provenance", {}))
+    return Finding(str(own["value"]), origin.get("date", "date not recorded"), machine_text(origin.get("machine", {})))
+
+
+def machine_text(machine: dict[str, Any]) -> str:
+    """The GPU, or the processor and its cores."""
+    gpus = machine.get("gpus") or []
+    if gpus:
+        return f"{len(gpus)} x {gpus[0]}" if len(gpus) > 1 else str(gpus[0])
+    name = machine.get("processor", "machine not recorded")
+    return f"{name}, {machine['cores']} cores" if "cores" in machine else str(name)
+
+
+def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, str]]:
+    """For each row: label, the paper's value, ours, and date and machine or the command that would run it."""
+    found = []
+    for row in experiment.rows:
+        ours = finding(experiment, row, results)
+        where = f"{ours.date}, {ours.machine}" if ours.value else row.command
+        found.append((row.label, row.paper or "-", ours.value or NOT_RUN, where))
+    return found
+
+
+def head(experiment: Experiment, results: Path) -> list[str]:
+    """What stands above the rows: the command, and what a run takes if rows are missing."""
+    commands = sum(bool(row.command) for row in experiment.rows)
+    if experiment.command:
+        text = [f"command: {experiment.command}"]
+    elif commands:
+        text = [f"command: one recipe for each row ({commands} of {len(experiment.rows)} exist)"]
+    else:
+        text = ["command: none yet"]
+    missing = sum(not finding(experiment, row, results).value for row in experiment.rows)
+    if missing or not experiment.rows:
+        rows = f"{missing} of {len(experiment.rows)} rows" if experiment.rows else "all"
+        text.append(f"{NOT_RUN}: {rows}; takes {experiment.cost}")
+    else:
+        text.append(f"a run takes {experiment.cost}")
+    return text
+
+
+def markdown(results: Path) -> str:
+    """The whole list as Markdown."""
+    parts = []
+    for experiment in EXPERIMENTS.values():
+        above = [f"- {line}" for line in head(experiment, results)]
+        above = [f"- command: `{experiment.command}`" if line[11:] == experiment.command else line for line in above]
+        part = [f"## {experiment.name}: {experiment.reproduces}", f"{_sentence(experiment.title)}.", "\n".join(above)]
+        if experiment.rows:
+            table = ["| row | paper | ours | measured, or the command |", "| --- | --- | --- | --- |"]
+            for row, (label, paper, ours, where) in zip(experiment.rows, lines(experiment, results), strict=True):
+                cell = f"`{where}`" if where and where == row.command else where
+                table.append("| " + " | ".join(text.replace("|", "\\|") for text in (label, paper, ours, cell)) + " |")
+            part.append("\n".join(table))
+        parts.append("\n\n".join(part))
+    return "\n\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

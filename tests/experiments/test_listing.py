@@ -1,0 +1,84 @@
+"""The list of tables and figures: it reads records and says what is missing; the page is what the command writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from polarvit.experiments import EXPERIMENTS, Experiment, Row
+from polarvit.experiments.listing import Finding, finding, head, lines, machine_text, markdown
+
+ROOT = Path(__file__).parent.parent.parent
+TOY = Experiment(
+    "toy",
+    "a toy",
+    "Table 0",
+    "polarvit.nowhere",
+    (Row("a", "first | row", "1.0"), Row("b", "second row", "2.0", "polarvit train b", "b/c.json")),
+    "one minute",
+)
+HERE = {"date": "2026-01-02", "machine": {"processor": "Abacus", "cores": 2, "gpus": []}}
+THERE = {"date": "2026-03-04", "machine": {"gpus": ["NVIDIA H200"]}}
+
+
+def test_a_value_comes_with_date_and_machine(tmp_path: Path) -> None:
+    (tmp_path / "toy.json").write_text(json.dumps({"provenance": HERE, "summary": {"a": "1.1"}}))
+    assert finding(TOY, TOY.rows[0], tmp_path) == Finding("1.1", "2026-01-02", "Abacus, 2 cores")
+    (tmp_path / "b").mkdir()
+    record = {"provenance": HERE, "summary": {"b": {"value": "2.2", "provenance": THERE}}}
+    (tmp_path / "b" / "c.json").write_text(json.dumps(record))
+    assert finding(TOY, TOY.rows[1], tmp_path) == Finding("2.2", "2026-03-04", "NVIDIA H200")
+    assert head(TOY, tmp_path) == ["command: polarvit reproduce toy", "a run takes one minute"]
+
+
+@pytest.mark.parametrize("record", [None, {}, {"summary": {"other": "3"}}])
+def test_what_is_not_recorded_is_not_yet_run(tmp_path: Path, record: dict[str, object] | None) -> None:
+    if record is not None:
+        (tmp_path / "toy.json").write_text(json.dumps(record))
+    assert lines(TOY, tmp_path) == [
+        ("first | row", "1.0", "not yet run", ""),
+        ("second row", "2.0", "not yet run", "polarvit train b"),
+    ]
+    assert head(TOY, tmp_path)[1] == "not yet run: 2 of 2 rows; takes one minute"
+
+
+def test_several_gpus_are_counted() -> None:
+    assert machine_text({"gpus": ["X"] * 8}) == "8 x X"
+    assert machine_text({}) == "machine not recorded"
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    spec = importlib.util.spec_from_file_location("reproduction_page", ROOT / "docs" / "reproduction_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run: python docs/reproduction_page.py"
+
+
+def test_the_page_has_every_row_and_value_of_the_paper() -> None:
+    text = markdown(ROOT / "results")
+    for experiment in EXPERIMENTS.values():
+        assert f"## {experiment.name}: {experiment.reproduces}" in text
+        for row in experiment.rows:
+            assert f"| {row.label} | {row.paper or '-'} |" in text
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_every_declaration_is_sound(experiment: Experiment) -> None:
+    assert experiment.cost
+    keys = [row.key for row in experiment.rows]
+    assert len(keys) == len(set(keys))
+    assert not experiment.home or find_spec(experiment.home), experiment.home
+    for row in experiment.rows:
+        words = row.command.split()
+        if words[:2] == ["polarvit", "train"]:
+            assert (ROOT / "src" / "polarvit" / "recipes" / f"{words[2]}.yaml").is_file(), row.command
+        path = ROOT / "results" / experiment.result_of(row)
+        if path.is_file() and not row.result:
+            unknown = set(json.loads(path.read_text()).get("summary", {})) - set(keys)
+            assert not unknown, f"{path.name}: no row declared for {unknown}"
