@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from importlib.util import find_spec
@@ -66,6 +67,15 @@ def test_the_page_has_every_row_and_value_of_the_paper() -> None:
         assert f"## {experiment.name}: {experiment.reproduces}" in text
         for row in experiment.rows:
             assert f"| {row.label} | {row.paper or '-'} |" in text
+
+
+@pytest.mark.parametrize("experiment", [e for e in EXPERIMENTS.values() if e.home], ids=lambda e: e.name)
+def test_rows_that_train_state_the_values_of_the_catalogue(experiment: Experiment) -> None:
+    rows = getattr(importlib.import_module(experiment.home), "ROWS", None)
+    if rows is None or not hasattr(rows[0], "recipe"):
+        return
+    stated = {row.name: "" if row.paper is None else str(row.paper) for row in rows}
+    assert stated == {row.key: row.paper for row in experiment.rows}
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -43,6 +43,8 @@ def test_a_study_trains_once_and_records_mean_spread_and_seeds(
     assert first["std"] == pytest.approx(statistics.stdev(values), rel=1e-3)
     assert second["seeds"] == 0
     assert record["command"] == "polarvit reproduce table --quick --steps 2 --seeds 2"
+    assert list(record["summary"]) == ["first"]
+    assert record["summary"]["first"]["value"].endswith(" (2 seeds of 2 steps)")
 
 
 def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,9 +49,25 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "steps": recipe.train.steps,
             "batch_size": recipe.train.batch_size,
             "rows": [summary(row, results) for row in rows],
+            "summary": listed([summary(row, results) for row in rows], recipe.train.steps),
         },
     )
     return path
+
+
+def listed(rows: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """Our value of every row that ran, as `polarvit reproduce --list` shows it, with the machine of its runs."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        if not row["runs"]:
+            continue
+        seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
+        value = f"{spelled(row['mean'], row['std'])} ({seeds})" if row["seeds"] else f"diverged ({steps:,} steps)"
+        machines = [run["machine"] for run in row["runs"] if "machine" in run]
+        here = provenance(seed=0)
+        origin = {"date": here["date"], "machine": machines[0] if machines else here["machine"]}
+        found[row["name"]] = {"value": value, "provenance": origin}
+    return found
 
 
 def command(name: str, settings: Settings) -> str:
