@@ -5,5 +5,7 @@ They are here to be compared with `PolarLinear`, which does the same in polar fo
 """
 
 from polarvit.nn.baselines.chen import LorentzBoundedLinear, LorentzLinear
+from polarvit.nn.baselines.fgg import FGGLinear
+from polarvit.nn.baselines.poincare import PoincareLinear
 
-__all__ = ["LorentzBoundedLinear", "LorentzLinear"]
+__all__ = ["FGGLinear", "LorentzBoundedLinear", "LorentzLinear", "PoincareLinear"]
