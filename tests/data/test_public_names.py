@@ -17,6 +17,10 @@ def test_every_public_name_can_be_had() -> None:
         "DigitsSource",
         "FolderSource",
         "HubSource",
+        "MaskAugmenter",
+        "MaskFolderSource",
+        "MaskSource",
+        "NamedMaskSource",
         "PackedDataset",
         "ResidentDataset",
         "SequentialPlan",
@@ -24,6 +28,7 @@ def test_every_public_name_can_be_had() -> None:
         "StreamingDataset",
         "batches",
         "prepare",
+        "prepare_masks",
     }
     for name in data.__all__:
         assert getattr(data, name) is not None

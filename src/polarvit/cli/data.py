@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from polarvit.data.sources import Source
+    from collections.abc import Iterator
+
+    from polarvit.data.packed import Progress
+    from polarvit.data.sources import MaskSource, Source
 
 
 class Kind(StrEnum):
@@ -22,6 +26,23 @@ class Kind(StrEnum):
     CIFAR = "cifar"
     HUB = "hub"
     DIGITS = "digits"
+    MASKS = "masks"
+    KVASIR_SEG = "kvasir-seg"
+    SANET = "sanet"
+    BUSI = "busi"
+    ISIC_2016 = "isic2016"
+    ISIC_2018 = "isic2018"
+
+
+class PaddingKind(StrEnum):
+    """What makes an image with masks square."""
+
+    ZEROS = "zeros"
+    MINIMUM = "minimum"
+
+
+LABELLED = (Kind.FOLDER, Kind.CIFAR, Kind.HUB, Kind.DIGITS)
+"""Sources of images with classes; the others have masks."""
 
 
 def register(app: typer.Typer) -> None:
@@ -35,55 +56,84 @@ def prepare(
     source: Annotated[
         str,
         typer.Argument(
-            help="A folder with one folder of images per class (or train/ and test/ with such), an unpacked CIFAR "
-            "download, a Hugging Face id (owner/name), or digits.",
+            help="A folder with one folder of images per class (or train/ and test/ with such), a folder of images "
+            "and masks, an unpacked CIFAR download, a Hugging Face id (owner/name), or digits.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Argument(help="The new folder, e.g. data/photos.", show_default=False)],
     size: Annotated[
         int | None,
-        typer.Option("--image-size", min=1, help="Resize to squares of this many pixels; needed if sizes differ."),
+        typer.Option(
+            "--image-size", min=1, help="Resize to squares of this many pixels; needed if sizes differ. Masks: 256."
+        ),
     ] = None,
     validation: Annotated[
-        float, typer.Option("--validation", min=0, max=1, help="Share of each training class to hold out.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            "--validation",
+            min=0,
+            max=1,
+            help="Share of each training class to hold out. Default: 0; of a segmentation set of the paper 0.1.",
+        ),
+    ] = None,
+    test: Annotated[
+        float | None, typer.Option("--test", min=0, max=1, help="Masks: share to hold out for testing. BUSI: 0.1.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of that choice.")] = 0,
     kind: Annotated[Kind, typer.Option("--kind", help="What SOURCE is, if it cannot be guessed.")] = Kind.AUTO,
+    padding: Annotated[
+        PaddingKind, typer.Option("--padding", help="Masks: pad to a square with black, or the image's darkest value.")
+    ] = PaddingKind.ZEROS,
     image: Annotated[str | None, typer.Option("--image-column", help="Hugging Face: column of the images.")] = None,
     label: Annotated[str | None, typer.Option("--label-column", help="Hugging Face: column of the labels.")] = None,
     config: Annotated[str | None, typer.Option("--config", help="Hugging Face: configuration of the set.")] = None,
 ) -> None:
     """Pack a data set into one folder that training maps into memory.
 
-    A corrupt image or an empty class is an error that names it. The folder
-    appears only when it is complete.
+    A corrupt image, an empty class, an image without a mask is an error that
+    names it. The folder appears only when it is complete.
 
     \b
     polarvit data prepare photos data/photos --image-size 64 --validation 0.2
     polarvit data prepare cifar-100-python data/cifar100
     polarvit data prepare uoft-cs/cifar10 data/cifar10
     polarvit data prepare digits data/digits
+    polarvit data prepare scans data/scans --validation 0.1 --test 0.1
+    polarvit data prepare PraNet data/kvasir-seg --kind kvasir-seg
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from polarvit.data import prepare as pack
+    from polarvit.data import prepare_masks
     from polarvit.data.errors import DataError
 
     if out.exists():
         raise DataError(f"{out}: already exists; delete it or choose another folder")
     columns = {"image": image, "label": label, "config": config}
-    opened = open_source(source, kind, **columns)
+    kind = guess(source) if kind is Kind.AUTO else kind
+    if kind in LABELLED:
+        if test is not None or padding is not PaddingKind.ZEROS:
+            raise DataError(f"{source}: --test and --padding are for images with masks only")
+        labelled = open_source(source, kind, **columns)
+        with bar(labelled.description) as report:
+            pack(labelled, out, image_size=size, validation=validation or 0.0, seed=seed, progress=report)
+    else:
+        masked = open_masks(source, kind)
+        options: dict[str, Any] = {"validation": validation, "test": test, "seed": seed, "padding": padding.value}
+        with bar(masked.description) as report:
+            prepare_masks(masked, out, image_size=size or 256, progress=report, **options)
+    typer.echo(f"{out}: {summary(read_meta(out))}")
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Progress]:
+    """A progress bar to report to."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*shown, console=Console(stderr=True)) as progress:
-        task = progress.add_task(opened.description, total=None)
-
-        def report(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        pack(opened, out, image_size=size, validation=validation, seed=seed, progress=report)
-    typer.echo(f"{out}: {summary(read_meta(out))}")
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def list_folders(
@@ -142,7 +192,6 @@ def open_source(name: str, kind: Kind, **columns: str | None) -> Source:
     from polarvit.data import sources
     from polarvit.data.errors import DataError
 
-    kind = guess(name) if kind is Kind.AUTO else kind
     if kind is Kind.HUB:
         return sources.HubSource(name, **columns)
     if any(columns.values()):
@@ -152,15 +201,24 @@ def open_source(name: str, kind: Kind, **columns: str | None) -> Source:
     return sources.CifarSource(name) if kind is Kind.CIFAR else sources.FolderSource(name)
 
 
+def open_masks(name: str, kind: Kind) -> MaskSource:
+    """The source of images with masks that `name` means."""
+    from polarvit.data import sources
+
+    return sources.MaskFolderSource(name) if kind is Kind.MASKS else sources.NamedMaskSource(kind.value, name)
+
+
 def guess(name: str) -> Kind:
     """What a source is by its looks."""
+    from polarvit.data.sources.masks import holds_masks
+
     path = Path(name)
     if (path / "dataset_dict.json").is_file():
         return Kind.HUB
     if (path / "batches.meta").is_file() or (path / "meta").is_file():
         return Kind.CIFAR
     if path.is_dir():
-        return Kind.FOLDER
+        return Kind.MASKS if holds_masks(path) else Kind.FOLDER
     if name == "digits":
         return Kind.DIGITS
     return Kind.HUB if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) else Kind.FOLDER

@@ -17,11 +17,22 @@ from polarvit.data.errors import DataError
 if TYPE_CHECKING:
     from polarvit.data.ahead import Batches, batches
     from polarvit.data.augment.config import Augmentation
+    from polarvit.data.augment.masks import MaskAugmenter
     from polarvit.data.augment.pipeline import Augmenter
     from polarvit.data.packed import PackedDataset, prepare
+    from polarvit.data.packed_masks import prepare_masks
     from polarvit.data.resident import ResidentDataset
     from polarvit.data.sampler import BatchPlan, SequentialPlan
-    from polarvit.data.sources import CifarSource, DigitsSource, FolderSource, HubSource, Source
+    from polarvit.data.sources import (
+        CifarSource,
+        DigitsSource,
+        FolderSource,
+        HubSource,
+        MaskFolderSource,
+        MaskSource,
+        NamedMaskSource,
+        Source,
+    )
     from polarvit.data.streaming import StreamingDataset
 
 _HOMES = {
@@ -33,6 +44,10 @@ _HOMES = {
     "DigitsSource": "sources",
     "FolderSource": "sources",
     "HubSource": "sources",
+    "MaskAugmenter": "augment.masks",
+    "MaskFolderSource": "sources",
+    "MaskSource": "sources",
+    "NamedMaskSource": "sources",
     "PackedDataset": "packed",
     "ResidentDataset": "resident",
     "SequentialPlan": "sampler",
@@ -40,6 +55,7 @@ _HOMES = {
     "StreamingDataset": "streaming",
     "batches": "ahead",
     "prepare": "packed",
+    "prepare_masks": "packed_masks",
 }
 
 __all__ = [
@@ -52,6 +68,10 @@ __all__ = [
     "DigitsSource",
     "FolderSource",
     "HubSource",
+    "MaskAugmenter",
+    "MaskFolderSource",
+    "MaskSource",
+    "NamedMaskSource",
     "PackedDataset",
     "ResidentDataset",
     "SequentialPlan",
@@ -59,6 +79,7 @@ __all__ = [
     "StreamingDataset",
     "batches",
     "prepare",
+    "prepare_masks",
 ]
 
 

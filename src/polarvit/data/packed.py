@@ -2,7 +2,7 @@
 
 A prepared folder holds `meta.json` and, for each split, `<split>-images.npy` (uint8 [N, H, W, 3]) and
 `<split>-labels.npy` (int64 [N]). The file `meta.json` names the classes, the source, the sizes, the SHA-256 of each
-array, and which training images became the validation split.
+array, and which training images became the validation split. Images with masks: see `packed_masks`.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from polarvit.data.resident import ResidentDataset
 from polarvit.data.sources.source import Source
 from polarvit.data.splits import stratified_split
 
-_FORMAT = 1
+FORMAT = 1
 
 Progress = Callable[[int, int], None]
 
@@ -48,21 +49,16 @@ def prepare(
         seed: of that choice.
         progress: called with (images done, images in all).
     """
-    out = Path(out)
-    if out.exists():
-        raise DataError(f"{out}: already exists; delete it or choose another folder")
     parts, record = _parts(source, validation, seed)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        steps = _counter(progress, sum(len(indices) for _, indices in parts.values()))
+    with new_folder(Path(out)) as work:
+        steps = counter(progress, sum(len(indices) for _, indices in parts.values()))
         size = _size(source, image_size)
         splits = {
             name: _write_split(work, name, source, split, indices, size, image_size, steps)
             for name, (split, indices) in parts.items()
         }
         meta = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "source": source.description,
             "classes": list(source.classes),
             "image_size": list(size),
@@ -71,12 +67,23 @@ def prepare(
             "splits": splits,
         }
         (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+    return Path(out)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to write into that gets the name `out` when the block ends well, and is deleted otherwise."""
+    if out.exists():
+        raise DataError(f"{out}: already exists; delete it or choose another folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        yield work
         work.chmod(0o755)
         work.rename(out)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    return out
 
 
 def _parts(source: Source, validation: float, seed: int) -> tuple[dict[str, tuple[str, np.ndarray]], Any]:
@@ -131,7 +138,7 @@ def _write_split(
     return {
         "count": len(indices),
         "class_counts": np.bincount(labels, minlength=len(source.classes)).tolist(),
-        "files": {kind: _describe(folder / f"{name}-{kind}.npy") for kind in ("images", "labels")},
+        "files": {kind: describe_file(folder / f"{name}-{kind}.npy") for kind in ("images", "labels")},
     }
 
 
@@ -146,7 +153,8 @@ def fit(image: Image.Image, size: int) -> Image.Image:
     return image
 
 
-def _counter(progress: Progress | None, total: int) -> Iterator[None]:
+def counter(progress: Progress | None, total: int) -> Iterator[None]:
+    """Reports one image more each time it is advanced."""
     for done in range(1, total + 1):
         if progress is not None:
             progress(done, total)
@@ -158,7 +166,8 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def describe_file(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a written array."""
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
 
 
@@ -176,7 +185,10 @@ class PackedDataset:
         self.image_size: tuple[int, int] = (meta["image_size"][0], meta["image_size"][1])
         self._files = meta["splits"][split]["files"]
         self.images = self._load("images", "r")
-        self.labels = np.asarray(self._load("labels", None))
+        self.masked = "masks" in self._files
+        self.masks = self._load("masks", "r") if self.masked else None
+        #: of images with masks, all 0: the classes are in the masks
+        self.labels = np.zeros(len(self.images), np.int64) if self.masked else np.asarray(self._load("labels", None))
 
     @classmethod
     def open(cls, folder: str | Path, split: str = "train") -> "PackedDataset":
@@ -189,8 +201,8 @@ class PackedDataset:
             raise DataError(f"{path}: no such file; pack the data first with `polarvit data prepare`") from error
         except ValueError as error:
             raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error
-        if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
-            raise DataError(f"{path}: is not of format {_FORMAT}; prepare the data again")
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            raise DataError(f"{path}: is not of format {FORMAT}; prepare the data again")
         if split not in meta["splits"]:
             raise DataError(f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}")
         return cls(folder, split, meta)
@@ -200,10 +212,8 @@ class PackedDataset:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the split: of the digests of its images and labels."""
-        return hashlib.sha256(
-            "".join(self._files[kind]["sha256"] for kind in ("images", "labels")).encode()
-        ).hexdigest()
+        """SHA-256 of the split: of the digests of its images and labels (or masks)."""
+        return hashlib.sha256("".join(file["sha256"] for file in self._files.values()).encode()).hexdigest()
 
     def verify(self) -> None:
         """Read everything and compare it with what was written; raises on the first file that differs."""
@@ -214,11 +224,13 @@ class PackedDataset:
 
     def to(self, device: torch.device | str) -> ResidentDataset:
         """Copy the split into the memory of a device."""
-        return ResidentDataset(self.name, self.images, self.labels, self.classes, device)
+        return ResidentDataset(self.name, self.images, self.labels, self.classes, device, self.masks)
 
     def fetch(self, request: Request, step: int, device: torch.device) -> Tensor:
         """Images of a step, read from the mapped file: uint8 [n, H, W, 4]."""
-        images = pad_pixels(torch.from_numpy(self.images[request.indices(step)]))
+        rows = request.indices(step)
+        masks = None if self.masks is None else torch.from_numpy(self.masks[rows])
+        images = pad_pixels(torch.from_numpy(self.images[rows]), masks)
         if device.type == "cuda":
             images = images.pin_memory()
         return images.to(device, non_blocking=True)

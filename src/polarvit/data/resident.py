@@ -20,17 +20,26 @@ class ResidentDataset:
     crops = False
 
     def __init__(
-        self, name: str, images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], device: torch.device | str
+        self,
+        name: str,
+        images: np.ndarray,
+        labels: np.ndarray,
+        classes: tuple[str, ...],
+        device: torch.device | str,
+        masks: np.ndarray | None = None,
     ) -> None:
-        """images uint8 [N, H, W, 3], labels int64 [N]."""
+        """images uint8 [N, H, W, 3], labels int64 [N], masks uint8 [N, H, W] or none."""
         self.name = name
+        self.masked = masks is not None
         self.classes = classes
         self.labels = np.asarray(labels)
         self.image_size = (images.shape[1], images.shape[2])
         self.images = torch.empty((*images.shape[:3], 4), dtype=torch.uint8, device=device)
         for start in range(0, len(images), _CHUNK):
-            part = torch.from_numpy(np.ascontiguousarray(images[start : start + _CHUNK]).copy())
-            self.images[start : start + _CHUNK] = pad_pixels(part).to(device)
+            rows = slice(start, start + _CHUNK)
+            part = torch.from_numpy(np.ascontiguousarray(images[rows]).copy())
+            mask = None if masks is None else torch.from_numpy(masks[rows].copy())
+            self.images[rows] = pad_pixels(part, mask).to(device)
 
     def __len__(self) -> int:
         return len(self.labels)

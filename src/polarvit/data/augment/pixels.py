@@ -1,7 +1,8 @@
 """How a batch of images lies in memory while it is augmented: uint8 [n, H, W, 4].
 
 Red, green, blue and one byte of padding, so that a pixel is one 32-bit word and moving pixels (crop,
-flip, translate, rotate) is one gather of words instead of three of bytes. The padding byte means nothing.
+flip, translate, rotate) is one gather of words instead of three of bytes. The padding byte means nothing,
+unless the images have masks: then it is the class of the pixel and moves with it.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 
-def pad_pixels(images: Tensor) -> Tensor:
-    """uint8 [n, H, W, 3] -> [n, H, W, 4]."""
+def pad_pixels(images: Tensor, masks: Tensor | None = None) -> Tensor:
+    """uint8 [n, H, W, 3] -> [n, H, W, 4]; masks uint8 [n, H, W] become the fourth byte."""
     out = images.new_zeros((*images.shape[:-1], 4))
     out[..., :3] = images
+    if masks is not None:
+        out[..., 3] = masks
     return out
 
 

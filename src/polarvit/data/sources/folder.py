@@ -28,7 +28,7 @@ class FolderSource:
         self.root = Path(root)
         if not self.root.is_dir():
             raise DataError(f"{self.root}: no such folder; give the folder that holds train/ or the class folders")
-        folders = self._split_folders()
+        folders = split_folders(self.root)
         self.classes = tuple(sorted(f.name for f in _subfolders(folders["train"])))
         if not self.classes:
             raise DataError(f"{folders['train']}: has no folder for any class; expected {folders['train']}/<class>/*")
@@ -52,20 +52,6 @@ class FolderSource:
     def origin(self, split: str, index: int) -> str:
         return str(self.root / self._files[split][index][0])
 
-    def _split_folders(self) -> dict[str, Path]:
-        found = {}
-        for split, names in _SPLIT_FOLDERS.items():
-            present = [self.root / name for name in names if (self.root / name).is_dir()]
-            if len(present) > 1:
-                raise DataError(f"{present[0]} and {present[1]}: both would be the {split} split; keep one")
-            if present:
-                found[split] = present[0]
-        if "train" in found:
-            return found
-        if found:
-            raise DataError(f"{self.root}: has {', '.join(f.name for f in found.values())} but no train folder")
-        return {"train": self.root}
-
     def _list(self, folder: Path) -> list[tuple[str, int]]:
         """(path below the root, label) of every image of a split."""
         labels = {name: label for label, name in enumerate(self.classes)}
@@ -80,6 +66,22 @@ class FolderSource:
         if not files:
             raise DataError(f"{folder}: has no folder for any class")
         return files
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """The folders of the splits inside `root`; without any, `root` itself is the training split."""
+    found = {}
+    for split, names in _SPLIT_FOLDERS.items():
+        present = [root / name for name in names if (root / name).is_dir()]
+        if len(present) > 1:
+            raise DataError(f"{present[0]} and {present[1]}: both would be the {split} split; keep one")
+        if present:
+            found[split] = present[0]
+    if "train" in found:
+        return found
+    if found:
+        raise DataError(f"{root}: has {', '.join(f.name for f in found.values())} but no train folder")
+    return {"train": root}
 
 
 def _subfolders(folder: Path) -> list[Path]:
