@@ -43,7 +43,7 @@ def process(rank: int, folder: str, names: list[str]) -> None:
 
 @pytest.mark.slow
 def test_two_processes_agree_with_one(tmp_path) -> None:
-    names = list_models()
+    names = list_models(task="classification")
     mp.start_processes(process, (str(tmp_path), names), nprocs=2, start_method="spawn")
     for name in names:
         model = build(name)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from polarvit.geometry import PolarPoint
 from polarvit.models import PolarViT, create_model, list_models, model_rows
 
-MODELS = list_models()
+MODELS = list_models(task="classification")
 
 
 @pytest.mark.parametrize("name", MODELS)

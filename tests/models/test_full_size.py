@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=list_models())
+@pytest.fixture(params=list_models(task="classification"))
 def model(request):
     torch.manual_seed(0)
     return create_model(request.param, num_classes=10, drop_path=0.0).cuda()

@@ -40,8 +40,8 @@ def stand_in(monkeypatch):
 
 
 def test_every_model_becomes_an_entry_point(stand_in) -> None:
-    assert register_with_timm() == list_models()
-    assert sorted(stand_in) == list_models()
+    assert register_with_timm() == list_models(task="classification")
+    assert sorted(stand_in) == list_models(task="classification")
     # What timm 1.0's create_model passes to an entry point:
     model = stand_in["polar_vit_tiny"](
         pretrained=False, pretrained_cfg=None, pretrained_cfg_overlay=None, cache_dir=None,
@@ -51,7 +51,7 @@ def test_every_model_becomes_an_entry_point(stand_in) -> None:
     assert model(torch.zeros(1, 3, 8, 8)).shape == (1, 5)
     assert stand_in["vit_small"].__module__ == timm_registry.__name__
     assert timm_registry.default_cfgs["vit_small"]["input_size"] == (3, 224, 224)
-    assert register_with_timm() == list_models()
+    assert register_with_timm() == list_models(task="classification")
 
 
 def test_a_name_timm_already_has_is_left_alone(stand_in) -> None:

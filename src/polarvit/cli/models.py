@@ -16,7 +16,7 @@ def models(
 ) -> None:
     """List the models that can be created and trained, with their sizes.
 
-    Parameters are counted for 1000 classes, and without the classifier.
+    Parameters are counted for 1000 classes (two for segmentation), and without the classifier.
 
     \b
     polarvit models
@@ -33,14 +33,12 @@ def models(
     for name in list_models(pattern):
         with torch.device("meta"):
             model = create_model(name)
-        c = model.config
-        shape = f"{c.depth} x {c.dim}, {c.heads} heads"
         counts = [f"{model.count():,}", f"{model.count(classifier=False):,}"]
-        rows.append([name, *counts, shape, f"{c.image[0]} / {c.patch_size}", entry(name).reference])
+        rows.append([name, *counts, model.config.shape, f"{model.config.image[0]}", entry(name).reference])
     if not rows:
         raise typer.BadParameter(f"no model matches '{pattern}'", param_hint="--pattern")
-    columns = ["model", "parameters", "no classifier", "layers x width", "image / patch", "reference"]
-    note = "image and patch size are defaults; a recipe sets its own"
+    columns = ["model", "parameters", "no classifier", "shape", "image", "reference"]
+    note = "image and patch sizes are defaults; a recipe sets its own"
     console().print(table("", columns, rows, caption=note, text=["reference"]))
     if tags := list_pretrained():
         typer.echo(f"weights that come with the package: {', '.join(tags)}")

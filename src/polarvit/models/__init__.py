@@ -9,6 +9,8 @@ from polarvit.models.polar_vit import PolarViT
 from polarvit.models.registry import ModelRow, create_model, list_models, model_rows
 from polarvit.models.timm_registry import register_if_timm_is_loaded, register_with_timm
 from polarvit.models.trace import Trace
+from polarvit.models.unet import UNet, UNetTrace
+from polarvit.models.unet_config import UNetConfig
 from polarvit.models.vit import ViT
 from polarvit.models.weights import WeightsError, list_pretrained, load_pretrained
 
@@ -18,6 +20,9 @@ __all__ = [
     "PolarViT",
     "PolarViTConfig",
     "Trace",
+    "UNet",
+    "UNetConfig",
+    "UNetTrace",
     "ViT",
     "ViTConfig",
     "VisionConfig",

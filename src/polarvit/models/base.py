@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
-from polarvit.models.config import VisionConfig
+from polarvit.models.config import ImageConfig
 from polarvit.models.weights import Pretrained
 from polarvit.parameters import ORDINARY, walk
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class VisionModel(nn.Module, Pretrained):
     """A network from images [B, C, H, W] to logits [B, classes], made from a typed config."""
 
-    config_class: ClassVar[type[VisionConfig]] = VisionConfig
+    config_class: ClassVar[type[ImageConfig]] = ImageConfig
+    task: ClassVar[str] = "classification"
+    """What it gives: one answer an image, or one a pixel ("segmentation")."""
     first_layer: ClassVar[str] = "embed"
     """Name of the module that sees the patches (timm's `first_conv`)."""
 
-    def __init__(self, config: VisionConfig) -> None:
+    def __init__(self, config: ImageConfig) -> None:
         super().__init__()
         if not isinstance(config, self.config_class):
             raise TypeError(
@@ -44,7 +46,7 @@ class VisionModel(nn.Module, Pretrained):
     @property
     def num_features(self) -> int:
         """Width of the pooled features."""
-        return self.config.dim
+        return self.config.dim  # type: ignore[attr-defined]
 
     @property
     def architecture(self) -> str:
@@ -170,7 +172,7 @@ def call(module: nn.Module, *inputs: Any, **options: Any) -> Any:
     return module(*inputs, **options)
 
 
-def default_cfg(config: VisionConfig, architecture: str, first_layer: str) -> dict[str, Any]:
+def default_cfg(config: ImageConfig, architecture: str, first_layer: str) -> dict[str, Any]:
     """What timm calls a model's default configuration: input size, normalisation, where the ends are."""
     return {
         "architecture": architecture,

@@ -17,13 +17,56 @@ Readout = Literal["centroid", "class_token"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionConfig:
-    """What every vision transformer here has."""
+class ImageConfig:
+    """What every network here has: the images it takes and the classes it gives."""
 
     img_size: int | tuple[int, int] = 32
-    patch_size: int = 4
     in_chans: int = 3
     num_classes: int = 1000
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if isinstance(self.img_size, list):
+            object.__setattr__(self, "img_size", tuple(self.img_size))
+        for field, value in (("img_size", min(self.image)), ("in_chans", self.in_chans)):
+            if value < 1:
+                raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
+        if self.num_classes < 0:
+            raise ValueError(f"{name}: num_classes must be 0 (no classifier) or more, got {self.num_classes}")
+        for field, choices in literal_fields(type(self)).items():
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{name}: {field} must be one of {', '.join(choices)}, got {getattr(self, field)!r}")
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Height and width."""
+        return (self.img_size, self.img_size) if isinstance(self.img_size, int) else self.img_size
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Places down and across that a position table would have."""
+        return self.image
+
+    @property
+    def shape(self) -> str:
+        """The size of the network in words."""
+        raise TypeError(f"{type(self).__name__} does not describe its shape")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Strict: an unknown key or a value of another type is an error that names it; nothing is converted."""
+        return cls(**checked_types(cls, checked_keys(cls, values)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionConfig(ImageConfig):
+    """What every vision transformer here has."""
+
+    patch_size: int = 4
     depth: int = 9
     dim: int = 192
     mlp_dim: int = 384
@@ -40,50 +83,34 @@ class VisionConfig:
     norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         name = type(self).__name__
-        if isinstance(self.img_size, list):
-            object.__setattr__(self, "img_size", tuple(self.img_size))
         if self.dim % self.heads:
             raise ValueError(f"{name}: dim {self.dim} is not divisible by {self.heads} heads")
-        for side in self.image:
-            if side < 1 or side % self.patch_size:
-                raise ValueError(f"{name}: img_size {self.img_size} is not divisible by patch_size {self.patch_size}")
-        for field in ("depth", "mlp_dim", "in_chans", "patch_size"):
+        for field in ("depth", "mlp_dim", "patch_size"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
-        if self.num_classes < 0:
-            raise ValueError(f"{name}: num_classes must be 0 (no classifier) or more, got {self.num_classes}")
+        for side in self.image:
+            if side % self.patch_size:
+                raise ValueError(f"{name}: img_size {self.img_size} is not divisible by patch_size {self.patch_size}")
         for field in ("dropout", "drop_path"):
             if not 0 <= getattr(self, field) < 1:
                 raise ValueError(f"{name}: {field} must be in [0, 1), got {getattr(self, field)}")
-        for field, choices in literal_fields(type(self)).items():
-            if getattr(self, field) not in choices:
-                raise ValueError(f"{name}: {field} must be one of {', '.join(choices)}, got {getattr(self, field)!r}")
-
-    @property
-    def image(self) -> tuple[int, int]:
-        """Height and width."""
-        return (self.img_size, self.img_size) if isinstance(self.img_size, int) else self.img_size
 
     @property
     def grid(self) -> tuple[int, int]:
         """Patches down and across."""
         return self.image[0] // self.patch_size, self.image[1] // self.patch_size
 
+    @property
+    def shape(self) -> str:
+        return f"{self.depth} blocks, width {self.dim}, MLP {self.mlp_dim}, {self.heads} heads, patch {self.patch_size}"
+
     def drop_paths(self) -> list[float]:
         """Stochastic depth of each block."""
         if self.drop_path_schedule == "constant" or self.depth == 1:
             return [self.drop_path] * self.depth
         return [self.drop_path * i / (self.depth - 1) for i in range(self.depth)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Strict: an unknown key or a value of another type is an error that names it; nothing is converted."""
-        return cls(**checked_types(cls, checked_keys(cls, values)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,14 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
     """
     cfg, config = model.default_cfg, model.config
     channels, height, width = cfg["input_size"]
+    logits = [f"B, {config.num_classes}"] + ([f"{height}, {width}"] if model.task == "segmentation" else [])
     lines = [
         "---",
         "library_name: polarvit",
         "license: apache-2.0",
-        "pipeline_tag: image-classification",
+        f"pipeline_tag: image-{model.task}",
         "tags:",
-        "- image-classification",
+        f"- image-{model.task}",
         "- hyperbolic",
         "- polarvit",
         "---",
@@ -44,7 +45,7 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
         "## Input and output",
         "",
         f"Images [B, {channels}, {height}, {width}] scaled to [0, 1] and normalised with mean {list(cfg['mean'])} and "
-        f"standard deviation {list(cfg['std'])}; logits [B, {config.num_classes}].",
+        f"standard deviation {list(cfg['std'])}; logits [{', '.join(logits)}].",
         f"{model.count():,} parameters, {model.count(classifier=False):,} without the classifier.",
         "",
     ]

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from polarvit.models.base import VisionModel
-from polarvit.models.config import VisionConfig, checked_keys
+from polarvit.models.config import ImageConfig, checked_keys
 from polarvit.models.polar_vit import PolarViT, PolarViTConfig
+from polarvit.models.unet import UNet, UNetConfig
 from polarvit.models.vit import ViT, ViTConfig
 
 
@@ -21,7 +22,7 @@ class Entry:
 
     name: str
     model: type[VisionModel]
-    config: VisionConfig
+    config: ImageConfig
     reference: str
     """Where it comes from."""
 
@@ -29,16 +30,17 @@ class Entry:
 _REGISTRY: dict[str, Entry] = {}
 
 
-def register(name: str, model: type[VisionModel], config: VisionConfig, reference: str) -> None:
+def register(name: str, model: type[VisionModel], config: ImageConfig, reference: str) -> None:
     """Add an architecture; `name` has no dot, which is reserved for weight tags."""
     if name in _REGISTRY or "." in name:
         raise ValueError(f"register: '{name}' is taken or contains a dot")
     _REGISTRY[name] = Entry(name, model, config, reference)
 
 
-def list_models(pattern: str = "*") -> list[str]:
-    """Registered names that match a shell pattern, sorted."""
-    return sorted(fnmatch.filter(_REGISTRY, pattern))
+def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
+    """Registered names that match a shell pattern, sorted; of one `task` ("classification", "segmentation") or all."""
+    names = sorted(fnmatch.filter(_REGISTRY, pattern))
+    return [name for name in names if task in (None, _REGISTRY[name].model.task)]
 
 
 def entry(name: str) -> Entry:
@@ -99,14 +101,11 @@ def model_rows(pattern: str = "*", setting: str = "cifar100") -> list[ModelRow]:
     if setting not in SETTINGS:
         raise ValueError(f"model_rows: setting must be one of {', '.join(SETTINGS)}, got {setting!r}")
     rows = []
-    for name in list_models(pattern):
+    for name in list_models(pattern, "classification"):
         with torch.device("meta"):
             model = create_model(name, **SETTINGS[setting])
-        c = model.config
-        summary = f"{c.depth} blocks, width {c.dim}, MLP {c.mlp_dim}, {c.heads} heads, patch {c.patch_size}"
-        rows.append(
-            ModelRow(name, setting, model.count(), model.count(classifier=False), summary, entry(name).reference)
-        )
+        counts = model.count(), model.count(classifier=False)
+        rows.append(ModelRow(name, setting, *counts, model.config.shape, entry(name).reference))
     return rows
 
 
@@ -119,3 +118,4 @@ for _size, _fields in _SIZES.items():
     _table: dict[str, Any] = {"position_table": "sincos"} if _size == "small" else {}
     register(f"polar_vit_{_size}", PolarViT, PolarViTConfig(**_fields, **_table), "Bdeir & Landwehr, Polar-ViT")
     register(f"vit_{_size}", ViT, ViTConfig(**_fields, **_table), "Dosovitskiy et al., 2021; HexFormer's baseline")
+register("unet", UNet, UNetConfig(), "Ronneberger et al., 2015; Mishra et al., 2026")

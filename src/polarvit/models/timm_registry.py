@@ -23,7 +23,7 @@ _RENAMED = {"drop_path_rate": "drop_path", "attn_drop_rate": "dropout", "embed_d
 
 
 def register_with_timm() -> list[str]:
-    """Add every registered model to timm and return their names. Imports timm, and raises if it is not installed.
+    """Add every registered classifier to timm and return their names. Imports timm, and raises if it is not installed.
 
     A name that timm already has for a model of its own is left alone.
     """
@@ -32,7 +32,7 @@ def register_with_timm() -> list[str]:
     except ImportError as error:
         raise ImportError("register_with_timm needs timm: pip install polarvit[timm]") from error
     names = []
-    for name in list_models():
+    for name in list_models(task="classification"):
         if is_model(name):
             if model_entrypoint(name).__module__ == __name__:
                 names.append(name)

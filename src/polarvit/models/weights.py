@@ -208,7 +208,8 @@ def fill(model: VisionModel, state: dict[str, Tensor], fresh: set[str], source: 
     for key, tensor in state.items():
         if tensor.shape != expected[key].shape:
             raise WeightsError(f"{source}: {key} has shape {list(tensor.shape)}, expected {list(expected[key].shape)}")
-    dtypes = {tensor.dtype for tensor in state.values()}
+    whole = {key for key, tensor in expected.items() if not tensor.is_floating_point()}  # counters of batch norms
+    dtypes = {tensor.dtype for key, tensor in state.items() if key not in whole}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
         raise WeightsError(f"{source}: expected one floating dtype, got {', '.join(sorted(map(str, dtypes)))}")
     model.to(next(iter(dtypes))).load_state_dict({**model.state_dict(), **state})

@@ -1,0 +1,106 @@
+"""The U-Nets: their sizes, and what anybody may do to a model."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from polarvit.models import create_model, export_program, list_models, load_pretrained
+
+UNETS = list_models("unet*")
+
+
+def narrow(name: str, **overrides) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return create_model(name, **{"width": 4, "levels": 2, "img_size": 16, **overrides})
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_euclidean_net_has_the_parameters_of_the_reference() -> None:
+    assert create_model("unet").count() == 486_562
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_every_pixel_gets_logits_at_any_size(images, name) -> None:
+    model = narrow(name).eval()
+    assert model.task == "segmentation"
+    assert model(images).shape == (2, 2, 16, 16)
+    assert model(torch.rand(1, 3, 8, 20)).shape == (1, 2, 8, 20)
+    with pytest.raises(ValueError, match="multiples of 4, got"):
+        model(torch.rand(1, 3, 10, 16))
+    with pytest.raises(ValueError, match="cannot be halved 2 times"):
+        narrow(name, img_size=18)
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_saving_copying_and_pickling_keep_the_logits(images, tmp_path, name) -> None:
+    model = narrow(name)
+    model(images)  # running statistics move
+    logits = model.eval()(images)
+    model.save_pretrained(tmp_path)
+    again = load_pretrained(tmp_path)
+    assert again.architecture == name
+    for other in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other(images).equal(logits)
+    assert "image-segmentation" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_surface(images, name) -> None:
+    model = narrow(name).eval()
+    features = model.forward_features(images)
+    assert model.forward_head(features).equal(model(images))
+    assert model.forward_head(features, pre_logits=True).shape == (2, model.num_features, 16, 16)
+    assert len(model.forward_intermediates(images, intermediates_only=True)) == 5
+    seen = model.trace(images)
+    assert [tuple(r.shape) for r in seen.radius] == [(2, s, s) for s in (16, 8, 4, 8, 16)]
+    assert seen.bottleneck.shape == (2, 4, 4)
+    assert seen.logits.equal(model(images))
+    model.reset_classifier(3)
+    assert model(images).shape == (2, 3, 16, 16)
+    assert model.no_weight_decay() < {key for key, _ in model.named_parameters()}
+    with pytest.raises(ValueError, match="count every batch twice"):
+        model.set_grad_checkpointing()
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_twenty_steps_drive_the_loss_down(images, name) -> None:
+    model = narrow(name)
+    masks = (images.mean(1) > 0.5).long()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(20):
+        loss = F.cross_entropy(model(images), masks)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.05
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_it_exports_as_one_graph(images, name) -> None:
+    model = narrow(name, levels=1, img_size=8).eval()
+    images = images[:, :, :8, :8]
+    torch.testing.assert_close(export_program(model).module()(images), model(images), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_it_compiles_as_one_graph(images, name) -> None:
+    model = narrow(name, levels=1)
+    plain = copy.deepcopy(model)
+    torch._dynamo.reset()
+    model.compile_blocks(backend="aot_eager")
+    for one in (model, plain):
+        one(images).square().mean().backward()
+    torch.testing.assert_close(model(images), plain(images), rtol=1e-4, atol=1e-5)
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-5)
