@@ -21,6 +21,7 @@ _OURS = (
     ("polarvit.models.weights", "WeightsError", FAILED),
     ("polarvit.training.checkpoint", "CheckpointError", FAILED),
     ("polarvit.training.interrupt", "Interrupted", INTERRUPTED),
+    ("polarvit.experiments.side_by_side", "Unfinished", INTERRUPTED),
     ("torch.cuda", "OutOfMemoryError", FAILED),
 )
 """Module, class, exit code. Looked up among what is loaded: an error whose module is not loaded was not raised."""

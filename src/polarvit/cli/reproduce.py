@@ -38,7 +38,9 @@ def reproduce(
     out: Out = Path("results"),
     quick: Quick = False,
     seed: Seed = 0,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds, from --seed on.")] = 1,
+    seeds: Annotated[
+        str, typer.Option("--seeds", help="Number of seeds, from --seed on; or which, with commas: 0,2,5.")
+    ] = "1",
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps of every training run. Default: the recipe's.")
     ] = None,
@@ -51,6 +53,12 @@ def reproduce(
     data: DataPath = None,
     device: Device = None,
     sets: Sets = None,
+    side_by_side: Annotated[
+        int, typer.Option("--side-by-side", min=1, help="Training runs at the same time on one GPU, under CUDA MPS.")
+    ] = 1,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="Save and stop after so long; the same command goes on.")
+    ] = None,
 ) -> None:
     """Run one experiment of the paper and print ours beside the paper's numbers.
 
@@ -61,6 +69,7 @@ def reproduce(
     polarvit reproduce --list
     polarvit reproduce ablation --quick
     polarvit reproduce ablation --steps 11710 --seeds 3
+    polarvit reproduce cifar100 --seeds 0,1,2 --side-by-side 3
     """
     if listing:
         list_experiments(out)
@@ -68,10 +77,33 @@ def reproduce(
         raise typer.BadParameter(f"missing; one of {', '.join(runnable())}", param_hint="NAME")
     else:
         check_device(device)
+        count, listed = read_seeds(seeds)
         told = Settings(
-            out, quick, seed, seeds, steps, tuple(only or ()), runs, data=data, device=device, sets=tuple(sets or ())
+            out=out,
+            quick=quick,
+            seed=seed,
+            seeds=count,
+            steps=steps,
+            only=tuple(only or ()),
+            runs=runs,
+            data=data,
+            device=device,
+            sets=tuple(sets or ()),
+            seed_list=listed,
+            side_by_side=side_by_side,
+            minutes=minutes,
         )
         run_experiment(name, told)
+
+
+def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
+    """`3` is a number of seeds, `0,2,5` or `4,` are the seeds themselves."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts) or text.strip() == "0":
+        raise typer.BadParameter(f"'{text}' is neither a number of seeds nor a list like 0,2,5", param_hint="--seeds")
+    if "," not in text:
+        return int(parts[0]), ()
+    return 1, tuple(dict.fromkeys(map(int, parts)))
 
 
 def runnable() -> list[str]:

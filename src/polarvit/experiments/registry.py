@@ -37,6 +37,17 @@ class Settings:
     device: str | None = None
     sets: tuple[str, ...] = ()
     """Further `key.path=value` overrides of every recipe."""
+    seed_list: tuple[int, ...] = ()
+    """These seeds, in place of `seed` and `seeds`."""
+    side_by_side: int = 1
+    """Runs at the same time on one device."""
+    minutes: float | None = None
+    """Stop, saved, after so long; None: at the end."""
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Every seed that was asked for."""
+        return self.seed_list or tuple(range(self.seed, self.seed + self.seeds))
 
 
 @dataclass(frozen=True)

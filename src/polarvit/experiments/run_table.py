@@ -75,8 +75,11 @@ def command(name: str, settings: Settings) -> str:
     words = ["polarvit", "reproduce", name]
     words += ["--quick"] if settings.quick else []
     words += ["--steps", str(settings.steps)] if settings.steps is not None else []
-    words += ["--seeds", str(settings.seeds)] if settings.seeds != 1 else []
-    words += ["--seed", str(settings.seed)] if settings.seed else []
+    if settings.seed_list:
+        words += ["--seeds", ",".join(map(str, settings.seed_list)) + ("," if len(settings.seed_list) == 1 else "")]
+    else:
+        words += ["--seeds", str(settings.seeds)] if settings.seeds != 1 else []
+        words += ["--seed", str(settings.seed)] if settings.seed else []
     return " ".join(words + [word for pair in settings.sets for word in ("--set", pair)])
 
 

@@ -10,7 +10,10 @@ An experiment lists its rows and calls `study`:
 `study` trains what is missing under `runs/<name>/<steps>-steps/<row>/seed-<n>`, one seed of every row before the second
 seed of any, prints ours beside the paper's and writes `results/<name>.json` after every run, with every finished run it
 finds in the folders. A run is finished when its folder holds metrics.json; one whose loss stopped being a number is
-finished too, and says so in diverged.json.
+finished too, and says so in diverged.json. With `records` every finished run is kept there too, compact
+(`polarvit.experiments.run_records`), and what is kept there need not be run again.
+
+Runs follow each other in this process, or go side by side in processes of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
+from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
 from polarvit.training.recipe import dump, read
@@ -88,26 +92,53 @@ def study(
     *,
     say: Callable[[str], None] = print,
     note: str = "",
+    records: Path | None = None,
 ) -> list[str]:
     """Run what is missing, print the table, write the JSON; returns rows that diverged where the paper's did not."""
+    from polarvit.experiments.run_records import all_finished
     from polarvit.experiments.run_table import show, write
 
-    seeds = range(settings.seed, settings.seed + settings.seeds)
-    results = finished(name, rows, settings)
+    results = all_finished(name, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
-    todo = [(seed, row) for seed in seeds for row in chosen(rows, settings.only) if (row.name, seed) not in known]
-    for count, (seed, row) in enumerate(todo, 1):
-        recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
-        say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {folder}")
-        results.append(run_one(row, seed, recipe, folder, settings.device))
-        write(name, title, rows, results, settings)
+    todo = [
+        (seed, row)
+        for seed in settings.all_seeds
+        for row in chosen(rows, settings.only)
+        if (row.name, seed) not in known
+    ]
+    jobs: list[Job] = []
+    if settings.side_by_side > 1 or settings.minutes is not None:
+        jobs = run_together(name, todo, settings, say)
+    else:
+        for count, (seed, row) in enumerate(todo, 1):
+            recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
+            say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {folder}")
+            run_one(row, seed, recipe, folder, settings.device)
+            write(name, title, rows, all_finished(name, rows, settings, records), settings)
+    results = all_finished(name, rows, settings, records)
     write(name, title, rows, results, settings)
     show(title, rows, results, settings, note)
-    return [
+    if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
+        raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
+    return [f"{job.name}: {job.why()}" for job in jobs if job.state == "dead"] + [
         f"{result.row.label}: seed {result.seed} diverged ({result.diverged})"
         for result in results
         if result.metrics is None and not (result.row.paper and result.row.paper.word == "diverged")
     ]
+
+
+def run_together(
+    name: str, todo: Sequence[tuple[int, Row]], settings: Settings, say: Callable[[str], None]
+) -> list[Job]:
+    """Run these in workers, several at a time; each job says how it stands."""
+    jobs = []
+    for seed, row in todo:
+        recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+        jobs.append(Job(f"{row.name}, seed {seed}", folder, recipe.train.steps))
+    side_by_side(jobs, settings.side_by_side, device=settings.device, minutes=settings.minutes, say=say)
+    return jobs
 
 
 def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
@@ -189,26 +220,36 @@ def same_recipe(recipe: Recipe, folder: Path) -> None:
     path = folder / RECIPE
     if not path.is_file():
         raise SettingsError(f"{folder}: a result without its {RECIPE}; move it away to run this row again")
-    stored = build(Recipe, read(path))
+    check_same(build(Recipe, read(path)), recipe, folder)
+
+
+def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
+    """Raise unless both recipes make the same run."""
     for part in ("model", "data", "augment", "optim", "train"):
         if getattr(stored, part) != getattr(recipe, part):
             raise SettingsError(
-                f"{folder}: the finished run there has another '{part}' than this row has now; "
+                f"{where}: the finished run there has another '{part}' than this row has now; "
                 "move it away to run the row again, or choose another --runs"
             )
 
 
 def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | None) -> Result:
     """Train one row with one seed, from its newest checkpoint if it has one."""
-    try:
-        train(recipe, folder, resume=True, device=device)
-    except FloatingPointError as error:
-        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
-        write_json(folder / DIVERGED, {**provenance(seed=seed), "diverged": str(error).partition(";")[0]})
+    attempt(recipe, folder, device)
     result = read_run(row, seed, recipe, folder)
     if result is None:
         raise RuntimeError(f"{folder}: the run ended without {METRICS}")
     return result
+
+
+def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = False) -> None:
+    """Train to the end; a loss that stops being a number ends the run too, and the folder says so."""
+    try:
+        train(recipe, folder, resume=True, device=device, quiet=quiet)
+    except FloatingPointError as error:
+        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+        facts = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
+        write_json(folder / DIVERGED, {**facts, "diverged": str(error).partition(";")[0]})
 
 
 def spelled(mean: float, std: float | None) -> str:

@@ -3,11 +3,13 @@
 from polarvit.experiments.catalogue.ablations import ABLATIONS
 from polarvit.experiments.catalogue.accuracy import ACCURACY
 from polarvit.experiments.catalogue.arithmetic import ARITHMETIC
+from polarvit.experiments.catalogue.cifar100 import CIFAR100
 from polarvit.experiments.catalogue.segmentation import SEGMENTATION
 from polarvit.experiments.catalogue.systems import SYSTEMS
 
 EXPERIMENTS = {
-    experiment.name: experiment for experiment in (*ACCURACY, *ABLATIONS, *ARITHMETIC, *SYSTEMS, *SEGMENTATION)
+    experiment.name: experiment
+    for experiment in (*ACCURACY, *CIFAR100, *ABLATIONS, *ARITHMETIC, *SYSTEMS, *SEGMENTATION)
 }
 
 __all__ = ["EXPERIMENTS"]

@@ -1,0 +1,5 @@
+"""CIFAR-100: the paper's headline, what had to be settled before it, and what the weights tell beyond it.
+
+`table` trains the rows of the paper's main table at Tiny size, `sweep` the learning rates of a fair comparison,
+`products` asks whether TF32 costs accuracy, `analysis` looks at trained weights.
+"""

@@ -1,0 +1,23 @@
+"""The control of TF32: the same Polar-ViT run with matrix products in TF32 and in strict float32, a tenth as long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polarvit.experiments.cifar100.sweep import SHORT
+from polarvit.experiments.cifar100.table import FOLDER
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.runs import Row, study
+
+NAME = "cifar100-precision"
+ROWS = tuple(
+    Row(precision, f"Polar-ViT-Tiny, {label}", "cifar100_polar_vit_tiny", (*SHORT, f"train.precision={precision}"))
+    for precision, label in (("tf32", "products in TF32"), ("fp32", "products in strict float32"))
+)
+
+
+def run(settings: Settings) -> list[str]:
+    """Train both, print the table, write records; returns which diverged."""
+    settings = replace(settings, out=settings.out / FOLDER)
+    note = "Geometry is float32 in both; only matrix products differ."
+    return study(NAME, "CIFAR-100, TF32 or float32", ROWS, settings, note=note, records=settings.out / "precision")

@@ -1,0 +1,214 @@
+"""Several training runs at the same time on one GPU, each in a process of its own.
+
+A small model leaves most of a large GPU idle, so N runs side by side finish sooner than one after the other. Workers
+(`polarvit.experiments.worker`) write their logs into their folders; one table shows them all. A worker that dies is
+reported with the end of its log and leaves the others alone. Ctrl-C, or the end of the time that was given, lets every
+worker save a checkpoint first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from rich.live import Live
+
+from polarvit.experiments.mps import mps
+from polarvit.experiments.worker import STOPPED
+from polarvit.tables import console, table
+
+LOG = "worker.log"
+LOOK, TELL, GRACE = 1.0, 60.0, 120.0
+"""Seconds between looks at the workers, between tables where there is no terminal, and given to a worker to save."""
+
+
+class Unfinished(Exception):
+    """Runs that were stopped and saved; the same command continues them."""
+
+
+@dataclass
+class Job:
+    """One run: its name in the table, its folder with the recipe, and how it stands."""
+
+    name: str
+    folder: Path
+    steps: int
+    state: str = "waiting"
+    """waiting, running, finished, stopped (saved) or dead."""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def why(self) -> str:
+        """The last words of a worker that died."""
+        code = self.process.returncode if self.process else None
+        lines = (self.folder / LOG).read_text(errors="replace").strip().splitlines()
+        signalled = f"killed by signal {-code}" if code is not None and code < 0 else f"ended with {code}"
+        return f"{signalled}; {self.folder / LOG} ends with: {lines[-1] if lines else '(nothing)'}"
+
+    def newest(self) -> dict[str, Any]:
+        """The newest values of the run's log."""
+        found: dict[str, Any] = {}
+        try:
+            text = (self.folder / "log.jsonl").read_text(encoding="utf-8")
+        except OSError:
+            return found
+        for line in text.splitlines():
+            try:
+                found.update(json.loads(line))
+            except ValueError:
+                continue  # it is being written
+        return found
+
+
+def side_by_side(
+    jobs: Sequence[Job],
+    at_once: int,
+    *,
+    device: str | None = None,
+    minutes: float | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Bring every job to its end, `at_once` at a time, and leave in each how it stands; stop all after `minutes`."""
+    if not jobs:
+        return
+    deadline = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
+    shared: AbstractContextManager[dict[str, str]] = mps(say) if at_once > 1 and on_gpu(device) else nullcontext({})
+    with raised_on_terminate(), shared as environment:
+        try:
+            with watched(jobs) as look:
+                while any(job.state in ("waiting", "running") for job in jobs):
+                    if time.monotonic() > deadline:
+                        say(f"the {minutes:g} minutes are over: workers save and stop")
+                        break
+                    start_waiting(jobs, at_once, device, environment)
+                    collect(jobs, say)
+                    look()
+                    time.sleep(LOOK)
+        except KeyboardInterrupt:
+            say("stopping: workers save and stop; a second Ctrl-C kills them")
+        finally:
+            stop(jobs)
+            collect(jobs, say)
+
+
+def on_gpu(device: str | None) -> bool:
+    """Whether runs on this device would share a GPU."""
+    import torch
+
+    return torch.device(device).type == "cuda" if device else torch.cuda.is_available()
+
+
+def start_waiting(jobs: Sequence[Job], at_once: int, device: str | None, environment: dict[str, str]) -> None:
+    """Start as many waiting jobs as there is room for."""
+    free = at_once - sum(job.state == "running" for job in jobs)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = {"OMP_NUM_THREADS": str(max(1, cores // at_once))}
+    for job in [job for job in jobs if job.state == "waiting"][: max(free, 0)]:
+        words = [sys.executable, "-m", "polarvit.experiments.worker", str(job.folder), *([device] if device else [])]
+        with log_of(job) as log:
+            job.process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,  # closes when this process ends, however it ends
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**threads, **os.environ, **environment},
+                start_new_session=True,  # a Ctrl-C in the terminal comes to this process only, which passes it on once
+            )
+        job.state = "running"
+
+
+def log_of(job: Job) -> IO[bytes]:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    return (job.folder / LOG).open("ab")
+
+
+def collect(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+    """Note which workers came to an end, and report those that died."""
+    for job in jobs:
+        if job.state == "running" and job.process is not None and job.process.poll() is not None:
+            assert job.process.stdin is not None
+            job.process.stdin.close()
+            job.state = {0: "finished", STOPPED: "stopped"}.get(job.process.returncode, "dead")
+            if job.state == "dead":
+                say(f"{job.name}: {job.why()}")
+
+
+def stop(jobs: Sequence[Job]) -> None:
+    """Ask running workers to save and stop, wait for them, and kill who does not come to an end."""
+    running = [job.process for job in jobs if job.process is not None and job.process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + GRACE
+    try:
+        for process in running:
+            process.wait(max(0.0, end - time.monotonic()))
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def raised_on_terminate() -> Iterator[None]:
+    """Inside, SIGTERM is a Ctrl-C: workers and the daemon are stopped before this process ends."""
+
+    def raise_(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, raise_)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def watched(jobs: Sequence[Job]) -> Iterator[Callable[[], None]]:
+    """One table of all workers: live in a terminal, else printed every minute."""
+    out = console()
+    if out.is_terminal:
+        with Live(progress(jobs), console=out, auto_refresh=False) as live:
+            yield lambda: live.update(progress(jobs), refresh=True)
+        return
+    told = time.monotonic()
+
+    def look() -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL:
+            told = time.monotonic()
+            out.print(progress(jobs))
+
+    yield look
+    out.print(progress(jobs))
+
+
+def progress(jobs: Sequence[Job]) -> Any:
+    """How all runs stand."""
+    rows, total = [], 0.0
+    for job in jobs:
+        newest = job.newest()
+        speed = newest.get("images_per_second", 0.0) if job.state == "running" else 0.0
+        total += speed
+        rows.append(
+            [
+                job.name,
+                job.state,
+                f"{newest.get('step', 0):,} of {job.steps:,}",
+                *(f"{newest[key]:.{digits}f}" if key in newest else "" for key, digits in (("loss", 3), ("top1", 2))),
+                f"{speed:,.0f}" if speed else "",
+            ]
+        )
+    columns = ["run", "state", "steps", "loss", "top-1 %", "images/s"]
+    return table("", columns, rows, caption=f"{total:,.0f} images/s together", text=["state"])

@@ -1,0 +1,98 @@
+"""The tables of CIFAR-100: their rows are the recipes they say, and claims are made only when there is enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import call, done, flat
+
+from polarvit.experiments import EXPERIMENTS, Settings, runs
+from polarvit.experiments.cifar100 import products, sweep, table
+from polarvit.experiments.runs import Result, resolved
+
+
+@pytest.mark.parametrize(("module", "steps"), [(table, 117_100), (sweep, 11_710), (products, 11_710)])
+def test_rows_have_the_length_and_the_share_of_warm_up_they_say(module: object, steps: int) -> None:
+    rows = module.ROWS  # type: ignore[attr-defined]
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        recipe = resolved(row, 0, Settings())
+        assert recipe.train.steps == steps == 10 * recipe.optim.warmup
+    assert EXPERIMENTS[module.NAME].home == module.__name__  # type: ignore[attr-defined]
+
+
+def test_the_sweep_varies_the_rate_and_nothing_else() -> None:
+    for row in sweep.ROWS:
+        recipe = resolved(row, 0, Settings())
+        assert recipe.optim.lr == float(row.name.rpartition("-")[0].rpartition("lr-")[2] + "-" + row.name[-1])
+        assert recipe.optim.weight_decay == (0.06 if row.name.startswith("vit") else 0.05)
+    assert [row.name.startswith("vit") for row in sweep.ROWS].count(True) == 4
+
+
+def test_only_products_differ_in_the_control() -> None:
+    tf32, fp32 = (resolved(row, 0, Settings()) for row in products.ROWS)
+    assert (tf32.train.precision, fp32.train.precision) == ("tf32", "fp32")
+    assert (tf32.model, tf32.optim, tf32.augment) == (fp32.model, fp32.optim, fp32.augment)
+
+
+def results(**values: list[float]) -> list[Result]:
+    rows = {row.name: row for row in table.ROWS}
+    return [
+        Result(rows[name], seed, {"scores": {"top1": top1}})
+        for name, found in values.items()
+        for seed, top1 in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        ({"polar_vit_tiny": [70, 70]}, []),  # two seeds claim nothing
+        ({"polar_vit_tiny": [80, 80.2, 80.3], "none": [78], "vit_tiny": [76]}, []),
+        ({"polar_vit_tiny": [80, 80, 80]}, ["80.15 % is not met"]),
+        ({"polar_vit_tiny": [81, 81, 81], "none": [81.5], "vit_tiny": [77.5]}, ["does not help", "by 3.50 points"]),
+    ],
+)
+def test_claims_are_checked_once_there_are_three_seeds(found: dict[str, list[float]], wrong: list[str]) -> None:
+    failures = table.claims(results(**found))
+    assert len(failures) == len(wrong)
+    assert all(part in failure for part, failure in zip(wrong, failures, strict=True))
+
+
+def test_the_best_rate_is_that_of_seeds_all_rates_have() -> None:
+    rows = {row.name: row for row in sweep.ROWS}
+
+    def one(name: str, seed: int, top1: float) -> Result:
+        return Result(rows[name], seed, {"scores": {"top1": top1}})
+
+    found = [one("vit_tiny-lr-1e-3", 0, 50), one("vit_tiny-lr-2e-3", 0, 51), one("vit_tiny-lr-1e-3", 1, 90)]
+    assert sweep.best(found) == ["vit_tiny: best lr 2e-3, 51.00 % (2 of 4 rates, seeds 0)"]
+    assert sweep.best([]) == []
+
+
+def test_the_command_runs_at_toy_size_and_takes_a_list_of_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Settings] = []
+    monkeypatch.setattr(runs, "attempt", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(table, "study", lambda *words, **__: told.append(words[3]) or [])
+    words = ["reproduce", "cifar100", "--quick", "--out", tmp_path, "--only", "none", "--seeds", "4,0", "--minutes", 2]
+    done(*words, "--side-by-side", 3, "--runs", tmp_path)
+    assert told[0].all_seeds == (4, 0)
+    assert (told[0].side_by_side, told[0].minutes, told[0].only) == (3, 2.0, ("none",))
+    for text in ("x", "0", "", "1,-2"):
+        result = call("reproduce", "cifar100", "--seeds", text)
+        assert result.exit_code == 2
+        assert "neither a number of seeds" in flat(result.output + result.stderr)
+
+
+def test_a_study_in_workers_ends_with_130_while_runs_are_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "side_by_side", lambda jobs, *_, **__: setattr(jobs[0], "state", "stopped"))
+    words = ["reproduce", "cifar100", "--quick", "--out", tmp_path / "results", "--runs", tmp_path / "runs"]
+    result = call(*words, "--side-by-side", 2, "--only", "none")
+    assert result.exit_code == 130
+    assert "1 runs are not finished, the same command continues them: none, seed 0" in flat(result.stderr)
+    monkeypatch.setattr(runs, "side_by_side", lambda *_, **__: None)

@@ -1,0 +1,59 @@
+"""A record stands for its run: it counts as finished, says what ran, and holds no path of a machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarvit.experiments import Settings, runs
+from polarvit.experiments.run_records import LINES, all_finished, thinned
+from polarvit.experiments.runs import Row, study
+from polarvit.training import SettingsError
+
+TOY = "model.options={img_size: 16, patch_size: 8, depth: 1, dim: 16, mlp_dim: 16, heads: 2}"
+ROWS = (Row("one", "One", "digits", (TOY, "train.batch_size=8")), Row("one-seed-x", "Other", "digits_vit", (TOY,)))
+
+
+def settings(tmp_path: Path, runs_folder: str = "runs", **more: Any) -> Settings:
+    return Settings(
+        tmp_path / "results", seed_list=(3,), steps=2, runs=tmp_path / runs_folder, device="cpu", only=("one",), **more
+    )
+
+
+def test_a_recorded_run_need_not_be_run_again_where_its_folder_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "results" / "records"
+    assert study("toy", "Toy", ROWS, settings(tmp_path), records=records) == []
+    monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("a recorded run was run again"))
+    elsewhere = settings(tmp_path, "other")
+    assert study("toy", "Toy", ROWS, elsewhere, records=records) == []
+    (found,) = all_finished("toy", ROWS, elsewhere, records)
+    assert (found.row.name, found.seed) == ("one", 3)
+    table = json.loads((tmp_path / "results" / "toy.json").read_text())
+    assert table["rows"][0]["mean"] == found.top1
+    assert table["command"] == "polarvit reproduce toy --steps 2 --seeds 3,"
+    record = json.loads((records / "2-steps" / "one-seed-3.json").read_text())
+    assert record["metrics"]["commit"] == found.metrics["commit"]
+    assert record["recipe"]["train"]["seed"] == 3
+    assert str(tmp_path) not in json.dumps(record)
+    lines = [json.loads(line) for line in (records / "2-steps" / record["log"]).read_text().splitlines()]
+    assert lines[-1]["top1"] == pytest.approx(found.top1, rel=1e-4)
+    with pytest.raises(SettingsError, match="another 'optim' than this row"):
+        study("toy", "Toy", ROWS, replace(elsewhere, sets=("optim.lr=1e-4",)), records=records)
+
+
+def test_a_thinned_log_keeps_every_evaluation_and_the_last_loss() -> None:
+    log = [{"step": step, "loss": step / 3} for step in range(100, 117_101, 100)]
+    log += [{"step": step, "top1": 1.0, "val_loss": 2.0} for step in range(5855, 117_101, 5855)]
+    kept = thinned(sorted(log, key=lambda line: line["step"]))
+    assert [line["step"] for line in kept] == sorted(line["step"] for line in kept)
+    assert sum("top1" in line for line in kept) == 20
+    losses = [line for line in kept if "loss" in line]
+    assert len(losses) == LINES
+    assert losses[-1] == {"step": 117_100, "loss": 39033.0}
+    assert thinned([]) == []

@@ -1,0 +1,132 @@
+"""Workers on one device: all come to their end, one that dies leaves the others alone, and stopping saves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_runs import tiny_recipe
+
+from polarvit.experiments import mps as mps_module
+from polarvit.experiments import side_by_side as module
+from polarvit.experiments.mps import mps
+from polarvit.experiments.side_by_side import Job, side_by_side
+from polarvit.training import checkpoint
+from polarvit.training.recipe import dump
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK", 0.05)
+
+
+def job(folder: Path, *overrides: str, text: str | None = None) -> Job:
+    recipe = tiny_recipe(*overrides)
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(dump(recipe) if text is None else text)
+    return Job(folder.name, folder, recipe.train.steps)
+
+
+def test_a_dead_worker_is_reported_and_the_others_finish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [job(tmp_path / "one", "train.steps=2"), job(tmp_path / "broken", text="bogus: 1")]
+    said: list[str] = []
+    side_by_side(jobs, 2, device="cpu", say=said.append)
+    assert [each.state for each in jobs] == ["finished", "dead"]
+    assert json.loads((tmp_path / "one" / "metrics.json").read_text())["steps"] == 2
+    assert len(said) == 1
+    assert said[0].startswith("broken: ended with 1; ")
+    assert "unknown setting 'bogus'" in said[0]
+    shown = capsys.readouterr().out
+    assert "2 of 2" in shown
+    assert "dead" in shown
+
+
+def test_the_end_of_the_time_saves_and_the_run_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = job(tmp_path / "long", "train.steps=100000", "watch.checkpoint_every=100000", "watch.eval_every=100000")
+    waiting = job(tmp_path / "waiting")
+    clock = iter([0.0])
+    begun = tmp_path / "long" / "log.jsonl"
+    monkeypatch.setattr(  # the time is over once the first steps are logged
+        module.time, "monotonic", lambda: next(clock, 61.0 if begun.exists() and begun.stat().st_size else 1.0)
+    )
+    side_by_side([long, waiting], 1, device="cpu", minutes=1, say=lambda _: None)
+    assert (long.state, waiting.state) == ("stopped", "waiting")
+    (step, _), *_ = checkpoint.steps(tmp_path / "long" / "checkpoints")
+    assert 0 < step < 100000
+    assert f"step {step}" in (tmp_path / "long" / "worker.log").read_text()
+
+
+def test_a_worker_is_told_to_stop_when_its_parent_is_gone() -> None:
+    """Stopping on that signal is what the test above shows; here the signal must come."""
+    words = [sys.executable, "-c", "from polarvit.experiments.worker import end_with_parent as f; print(1); f()"]
+    worker = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    try:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"1\n"
+        assert worker.poll() is None
+        worker.stdin.close()
+        assert worker.wait(60) == -signal.SIGTERM
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_a_worker_killed_from_outside_is_dead(tmp_path: Path) -> None:
+    victim = Job("victim", tmp_path, 5)
+    with (tmp_path / "worker.log").open("wb") as log:
+        victim.process = subprocess.Popen(
+            [sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+        )
+    victim.state = "running"
+    os.kill(victim.process.pid, signal.SIGKILL)
+    victim.process.wait()
+    said: list[str] = []
+    module.collect([victim], said.append)
+    assert victim.state == "dead"
+    assert "killed by signal 9" in said[0]
+
+
+CONTROL = """#!/bin/sh
+echo "$* $(cat) $CUDA_MPS_PIPE_DIRECTORY" >> {log}
+test -d "$CUDA_MPS_PIPE_DIRECTORY" && test -d "$CUDA_MPS_LOG_DIRECTORY"
+"""
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_mps_gets_a_daemon_of_its_own_that_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    log = tmp_path / "log"
+    control = tmp_path / mps_module.CONTROL
+    control.write_text(CONTROL.format(log=log))
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(mps_module, "PROBE", "" if works else "raise SystemExit('no GPU under MPS')")
+    said: list[str] = []
+    with mps(said.append) as environment:
+        folder = log.read_text().split()[-1]
+        assert Path(folder).is_dir()
+        assert environment.get("CUDA_MPS_PIPE_DIRECTORY") == (folder if works else None)
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["-d", "quit"]
+    assert not Path(folder).exists()
+    assert said == ([] if works else ["CUDA MPS does not work here (no GPU under MPS): workers take turns on the GPU"])
+
+
+def test_without_mps_workers_take_turns_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps_module.shutil, "which", lambda _: None)
+    said: list[str] = []
+    with mps(said.append) as environment:
+        assert environment == {}
+    assert "not installed" in said[0]
