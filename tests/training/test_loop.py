@@ -21,9 +21,9 @@ from polarvit.training.distributed import Place
 from polarvit.training.evaluate import evaluate, even_plan
 from polarvit.training.interrupt import interruptible
 from polarvit.training.logs import RunLog
-from polarvit.training.loop import Losses
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.step import TrainingStep, seed_step
+from polarvit.training.tally import Losses
 
 HERE = Place(0, 1, torch.device("cpu"))
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polarvit.cli.options import Device, Json, Weights, check_device
+
+if TYPE_CHECKING:
+    from polarvit.training import Scores
 
 
 def register(app: typer.Typer) -> None:
@@ -23,11 +28,21 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option("--split", help="train, validation or test. Default: that of the run, else test.")
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Images at once.")] = 512,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Images at once. Default: 512; masks: that of the run.")
+    ] = None,
+    overlays: Annotated[
+        Path | None,
+        typer.Option("--overlays", file_okay=False, help="Segmentation: write every image with its masks over it."),
+    ] = None,
+    drop_last: Annotated[
+        bool | None,
+        typer.Option("--drop-last/--keep-last", help="Segmentation: leave an incomplete last batch out of Dice. As the run."),
+    ] = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Measure top-1 and top-5 accuracy and the loss of a trained model.
+    """Measure a trained model: top-1, top-5 and loss, or Dice, IoU and Hausdorff distance of its masks.
 
     A run that is still going is evaluated at its newest checkpoint.
 
@@ -35,36 +50,53 @@ def evaluate(
     polarvit eval runs/digits
     polarvit eval runs/photos --data data/photos --split test
     polarvit eval runs/photos/model --data data/photos --json
+    polarvit eval runs/kvasir_seg_unet_polar --split test --overlays masks
     """
+    from polarvit.cli.masks import score_row, write_overlays
     from polarvit.cli.trained import find_model
     from polarvit.tables import console, table
+    from polarvit.training import MaskScores
     from polarvit.training.distributed import place
-    from polarvit.training.evaluate import evaluate as measure
     from polarvit.training.sets import open_split
     from polarvit.training.step import set_precision
+    from polarvit.training.task import measure
 
     check_device(device)
     trained = find_model(weights).on(data)
     recipe = trained.recipe
+    masks = recipe.task == "segmentation"
+    if not masks and (overlays is not None or drop_last is not None):
+        raise typer.BadParameter("--overlays and --drop-last are for segmentation models")
+    if drop_last is not None:
+        recipe = replace(recipe, watch=replace(recipe.watch, drop_last=drop_last))
     if not recipe.data.path:
         raise typer.BadParameter("these weights do not say which data they are for; give --data", param_hint="--data")
-    split = split or (recipe.data.validation if data is None else None) or held_out(recipe.data.path)
+    of_run = (recipe.data.test or recipe.data.validation) if data is None else None
+    split = split or of_run or held_out(recipe.data.path)
     with place(device) as here:
         set_precision(recipe.train.precision)
         images = open_split(recipe, split, here.device, training=False)
         model = trained.model.to(here.device)
-        options: dict[str, Any] = {"batch_size": batch, "precision": recipe.train.precision}
-        scores = measure(model, images, trained.augmenter(), here, **options)
+        size = batch or (None if masks else 512)
+        scores = measure(recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True)
+        if overlays is not None:
+            write_overlays(overlays, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on = str(here.device)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}
         typer.echo(json.dumps({**facts, "precision": recipe.train.precision, **scores.to_dict()}))
         return
+    columns, row = score_row(scores) if isinstance(scores, MaskScores) else accuracy_row(scores)
+    console().print(table(trained.weights, ["", *columns], [[images.name, *row]]))
+
+
+def accuracy_row(scores: Scores) -> tuple[list[str], list[str]]:
+    """Headings and cells of a table."""
     row = [f"{scores.count:,}", f"{scores.top1:.2f} %", f"{scores.top5:.2f} %", f"{scores.loss:.4f}"]
-    columns = ["", "images", "top-1", "top-5", "loss"]
+    columns = ["images", "top-1", "top-5", "loss"]
     if scores.radius is not None:
         row, columns = [*row, f"{scores.radius:.2f}"], [*columns, "mean radius"]
-    console().print(table(trained.weights, columns, [[images.name, *row]]))
+    return columns, row
 
 
 def held_out(path: str) -> str:

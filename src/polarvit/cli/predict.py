@@ -44,21 +44,29 @@ def predict(
         typer.Option("--data", help="Data whose class names to print. Default: those of the run."),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to print.")] = 5,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", file_okay=False, help="Segmentation: folder for masks and overlays.")
+    ] = Path("predictions"),
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Say what is in an image: the most probable classes, with their probabilities.
+    """Say what is in an image: the most probable classes with their probabilities, or a mask drawn over it.
 
     Images are resized, cropped and normalised as the model's evaluation did.
 
     \b
     polarvit predict cat.jpg --weights runs/photos
     polarvit predict photos/new/*.png -w runs/photos --top 3 --json
+    polarvit predict scan.png -w runs/kvasir_seg_unet_polar --out masks
     """
+    from polarvit.cli.masks import predict_masks
     from polarvit.cli.trained import find_model
 
     check_device(device)
     trained = find_model(weights)
+    if trained.recipe.task == "segmentation":
+        predict_masks(trained, images, out, device, as_json=as_json)
+        return
     names = class_names(trained, data)
     answers = [
         [{"class": names[index], "probability": round(p, 6)} for p, index in ranked[:top]]

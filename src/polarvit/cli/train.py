@@ -150,7 +150,7 @@ def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:
             say(f"stopped; the last checkpoint is whole, {again}")
         raise
     if scores is not None:
-        say(f"top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.4f} on {scores.count:,} images")
+        say(f"{scores.line()} on {scores.count:,} images")
     say(f"weights in {out / 'model'}; try: polarvit predict IMAGE --weights {shlex.quote(str(out))}")
 
 

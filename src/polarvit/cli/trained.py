@@ -14,6 +14,7 @@ from polarvit.models.weights import CONFIG, WeightsError, load_pretrained
 from polarvit.training import checkpoint
 from polarvit.training.recipe import Data, Model, Recipe, Train, load
 from polarvit.training.sets import image_size
+from polarvit.training.task import make_augmenter
 
 RECIPE, FINAL = "recipe.yaml", ("model", "model-ema")
 """What a run folder holds."""
@@ -31,8 +32,7 @@ class Trained:
 
     def augmenter(self) -> Augmenter:
         """Prepares images for evaluation as the model was evaluated in training."""
-        recipe = self.recipe
-        return Augmenter(recipe.augment, self.model.num_classes, image_size(recipe), resize=recipe.data.resize)
+        return make_augmenter(self.recipe, self.model.num_classes, image_size(self.recipe))
 
     def on(self, data: str | None) -> Trained:
         """The same model on other data (None: its own)."""

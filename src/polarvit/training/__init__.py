@@ -3,6 +3,7 @@
 from polarvit.training.evaluate import Scores, evaluate
 from polarvit.training.loop import Interrupted, Trainer, train
 from polarvit.training.recipe import Recipe, load
+from polarvit.training.segmentation import MaskScores
 from polarvit.training.settings import SettingsError
 
-__all__ = ["Interrupted", "Recipe", "Scores", "SettingsError", "Trainer", "evaluate", "load", "train"]
+__all__ = ["Interrupted", "MaskScores", "Recipe", "Scores", "SettingsError", "Trainer", "evaluate", "load", "train"]

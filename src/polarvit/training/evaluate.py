@@ -29,8 +29,21 @@ class Scores:
     radius: float | None = None
     """Mean radius of the final tokens (polar models)."""
 
+    @property
+    def best(self) -> float:
+        """What the best checkpoint is the best in."""
+        return self.top1
+
     def to_dict(self) -> dict[str, float | int | None]:
         return {"loss": self.loss, "top1": self.top1, "top5": self.top5, "count": self.count, "radius": self.radius}
+
+    def logged(self) -> dict[str, float | int | None]:
+        """What the log of a run says."""
+        return {"val_loss": self.loss, "top1": self.top1, "top5": self.top5, "radius": self.radius}
+
+    def line(self) -> str:
+        """For people."""
+        return f"top-1 {self.top1:.2f} %, top-5 {self.top5:.2f} %, loss {self.loss:.4f}"
 
 
 @torch.no_grad()

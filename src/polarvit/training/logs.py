@@ -109,6 +109,7 @@ class NoLog:
 _SHOWN = {
     "loss": "loss {:.3f}",
     "top1": "top-1 {:.2f} %",
+    "dice": "Dice {:.4f}",
     "images_per_second": "{:.0f} images/s",
     "radius": "radius {:.2f}",
 }

@@ -9,13 +9,11 @@ nothing else (`polarvit.training.checkpoint`).
 from __future__ import annotations
 
 import copy
-import math
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,14 +24,16 @@ from polarvit.training import checkpoint, continuity
 from polarvit.training.average import update_average
 from polarvit.training.build import build_model, build_optimizer
 from polarvit.training.distributed import Place, place
-from polarvit.training.evaluate import Scores, evaluate
 from polarvit.training.interrupt import Interrupted, interruptible
 from polarvit.training.logs import NoLog, RunLog, Speed
+from polarvit.training.overlays import write_sheet
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.sets import open_sets
+from polarvit.training.sets import open_sets, open_split
 from polarvit.training.settings import SettingsError, plain
 from polarvit.training.step import TrainingStep, seed_step, set_precision
+from polarvit.training.tally import Best, Losses
+from polarvit.training.task import LOSSES, AnyScores, measure
 
 __all__ = ["Interrupted", "Trainer", "train"]
 
@@ -46,8 +46,9 @@ def train(
     device: str | None = None,
     quiet: bool = False,
     stop_after: int | None = None,
-) -> Scores | None:
-    """Run a recipe in `folder`; returns the scores of the last step (None without a validation split).
+) -> AnyScores | None:
+    """Run a recipe in `folder`; returns the final scores: of the test split if the recipe names one, else of the
+    validation split (None without one).
 
     `resume` continues from the newest whole checkpoint in the folder, or starts if there is none; a finished run stays
     as it is. `stop_after` ends the call after that many steps of this call, saved, as if interrupted on purpose.
@@ -68,6 +69,7 @@ class Trainer:
             raise SettingsError("train.cuda_graph and train.grad_checkpointing cannot both be on; set one to false")
         set_precision(recipe.train.precision)
         self.data = open_sets(recipe, here.device)
+        self.shown = self.data.validation
         self.plan = BatchPlan(len(self.data.train), recipe.train.batch_size, recipe.train.seed)
         self.plan.local(here.rank, here.world)  # the batch divides among the processes, or this raises
         saved = here.told(checkpoint.load_newest(folder.checkpoints) if here.leads else None)
@@ -87,17 +89,18 @@ class Trainer:
             wrapped,
             self.optimizer,
             here,
+            loss=LOSSES[recipe.task],
             precision=recipe.train.precision,
             accumulate=recipe.train.accumulate,
             clip=recipe.optim.clip,
             graph=graph,
         )
 
-    def run(self, stop_after: int | None = None) -> Scores | None:
+    def run(self, stop_after: int | None = None) -> AnyScores | None:
         """Steps from where the run stands to the end."""
         recipe, watch, last = self.recipe, self.recipe.watch, self.recipe.train.steps
         if self.start >= last and self.folder.finished(last):
-            return self.folder.scores()
+            return self.folder.scores(recipe.task)
         log: RunLog | NoLog = NoLog()
         if self.place.leads:
             self.folder.describe(recipe, self.model)
@@ -110,7 +113,7 @@ class Trainer:
                 config=plain(recipe),
                 quiet=self.quiet,
             )
-        scores: dict[str, Scores] = {}
+        scores: dict[str, AnyScores] = {}
         speed, self.began = Speed(), time.perf_counter() - self.seconds
         saved_at = self.start
         try:
@@ -134,18 +137,24 @@ class Trainer:
                     if evaluates:
                         scores = self._evaluate(done, log)
                         speed.read()
+                        if watch.keep_best and self.best.step == done and not saves:
+                            self.losses.mean(done)
+                            saves = True
                     if saves and self._save(done, log):
                         saved_at = done
                     if stop and done < last:
                         raise Interrupted(saved_at)
-            if not scores and self.data.validation is not None:  # killed after the last step, before the end
-                scores = self._evaluate(last, log)
+            kept = self._keep_best(last, log)
+            if kept != last or (not scores and self.data.validation is not None):
+                scores = self._evaluate(kept, log, final=True)  # or killed after the last step, before the end
+            scores |= self._test(log)
+            self._illustrate()
         finally:
             log.close()
         if self.place.leads:
-            self.folder.finish(recipe, self.model, self.average, scores, self._elapsed(), self.place)
+            self.folder.finish(recipe, self.model, self.average, scores, self._elapsed(), self.place, kept)
         self.place.wait()
-        return scores.get("scores")
+        return scores.get("test_scores") or scores.get("scores")
 
     def _feed(self, last: int) -> Batches:
         """The batches of this process from where the run stands, prepared ahead on a GPU."""
@@ -167,7 +176,7 @@ class Trainer:
             self.model.train()
         images, targets = self._batch(step)
         if self.recipe.train.precision == "fp64":
-            images, targets = images.double(), targets.double()
+            images, targets = images.double(), targets.double() if targets.is_floating_point() else targets
         loss = self.step(images, targets, self._lr(step))
         if self.average is not None:
             update_average(self.average, self.model, self.recipe.train.ema or 0.0, step)
@@ -184,23 +193,57 @@ class Trainer:
             floor=optim.final_lr,
         )
 
-    def _evaluate(self, done: int, log: RunLog | NoLog) -> dict[str, Scores]:
-        """Scores of the weights, and of their average if there is one."""
+    def _evaluate(self, done: int, log: RunLog | NoLog, *, final: bool = False) -> dict[str, AnyScores]:
+        """Scores of the weights, and of their average if there is one; the `final` ones are not logged again."""
         assert self.data.validation is not None
-        options: dict[str, Any] = {
-            "batch_size": self.recipe.watch.eval_batch,
-            "precision": self.recipe.train.precision,
-        }
-        scores = evaluate(self.model, self.data.validation, self.data.augmenter, self.place, **options)
-        found = {"scores": scores}
-        log.write(done, val_loss=scores.loss, top1=scores.top1, top5=scores.top5, radius=scores.radius)
+        told = (self.data.validation, self.data.augmenter, self.place)
+        found = {"scores": measure(self.recipe, self.model, *told)}
         if self.average is not None:
-            averaged = evaluate(self.average, self.data.validation, self.data.augmenter, self.place, **options)
-            log.write(done, ema_val_loss=averaged.loss, ema_top1=averaged.top1, ema_top5=averaged.top5)
-            found["ema_scores"] = averaged
-        log.say(f"step {done}: top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.3f}")
-        self.best.see(done, scores.top1)
+            found["ema_scores"] = measure(self.recipe, self.average, *told)
+        if final:
+            return found
+        log.write(done, **found["scores"].logged())
+        if self.average is not None:
+            averaged = found["ema_scores"].logged()
+            log.write(done, **{f"ema_{key}": value for key, value in averaged.items() if key != "radius"})
+        log.say(f"step {done}: {found['scores'].line()}")
+        self.best.see(done, found["scores"].best)
         return found
+
+    def _keep_best(self, last: int, log: RunLog | NoLog) -> int:
+        """Go back to the best weights if the recipe asks for them; returns the step of the weights that are kept."""
+        best = self.best.step
+        if not self.recipe.watch.keep_best or best is None or best == last:
+            return last
+        try:
+            parts = checkpoint.load(self.folder.checkpoints / f"step-{best:08d}")[0] if self.place.leads else None
+        except checkpoint.CheckpointError as error:
+            text = f"the best weights cannot be read, the last ones are kept ({error})"
+            warnings.warn(text, stacklevel=2)
+            log.say(f"warning: {text}")
+            parts = None
+        parts = self.place.told(parts)
+        if parts is None:
+            return last
+        self.model.load_state_dict(parts["model"])
+        log.say(f"the weights of step {best} are kept: they were the best")
+        return best
+
+    def _test(self, log: RunLog | NoLog) -> dict[str, AnyScores]:
+        """Scores on the test split, if the recipe names one."""
+        if self.recipe.data.test is None:
+            return {}
+        split = open_split(self.recipe, self.recipe.data.test, self.place.device, training=False)
+        self.shown = split
+        scores = measure(self.recipe, self.model, split, self.data.augmenter, self.place, thorough=True)
+        log.say(f"{split.name}: {scores.line()}")
+        return {"test_scores": scores}
+
+    def _illustrate(self) -> None:
+        """Segmentation: a picture of some masks of the test (or validation) split, overlays.png."""
+        if self.recipe.task == "segmentation" and self.place.leads and self.shown is not None:
+            told = (self.model, self.shown, self.data.augmenter, self.place)
+            write_sheet(self.folder.path / "overlays.png", *told, precision=self.recipe.train.precision)
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self.began
@@ -242,53 +285,5 @@ class Trainer:
         except RuntimeError as error:
             raise checkpoint.CheckpointError(f"another model is in this folder; use another folder: {error}") from error
         checkpoint.restore_optimizer(self.model, self.optimizer, parts["optimizer"])
-        self.start, self.best, self.seconds = state["step"], Best(**state["best"]), state["seconds"]
+        self.start, self.best, self.seconds = state["step"], Best.restored(state["best"]), state["seconds"]
         self.losses.restore(**state["losses"])
-
-
-class Best:
-    """The step with the highest validation accuracy so far."""
-
-    def __init__(self, step: int | None = None, top1: float = float("-inf")) -> None:
-        self.step, self.top1 = step, top1
-
-    def see(self, step: int, top1: float) -> None:
-        if top1 > self.top1:
-            self.step, self.top1 = step, top1
-
-    def to_dict(self) -> dict[str, Any]:
-        return {} if self.step is None else {"step": self.step, "top1": self.top1}
-
-
-class Losses:
-    """The losses since the last line of the log, added up on the device; only reading them waits for it."""
-
-    def __init__(self, here: Place) -> None:
-        self.place, self.steps = here, 0
-        self.local = torch.zeros((), dtype=torch.float64, device=here.device)
-        self.total = 0.0
-
-    def add(self, loss: Tensor) -> None:
-        self.local += loss
-        self.steps += 1
-
-    def mean(self, done: int) -> float:
-        """Mean over steps and processes; raises if it is not a number."""
-        self.total += self.place.sum(self.local).item() / self.place.world
-        self.local.zero_()
-        if not math.isfinite(self.total):
-            first = done - self.steps + 1
-            raise FloatingPointError(
-                f"the loss became {self.total} between steps {first} and {done}; the last checkpoint is from before. "
-                "Try a lower optim.lr, a longer optim.warmup or optim.clip=1"
-            )
-        return self.total / max(self.steps, 1)
-
-    def reset(self) -> None:
-        self.total, self.steps = 0.0, 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"total": self.total, "steps": self.steps}
-
-    def restore(self, total: float, steps: int) -> None:
-        self.total, self.steps = total, steps

@@ -54,6 +54,8 @@ class Data:
     """Split to train on."""
     validation: str | None = "test"
     """Split to evaluate on; null: none."""
+    test: str | None = None
+    """Split to measure once, at the end, with the weights that are kept; null: none."""
     workers: int = 4
     """Processes that decode images when they are streamed from files."""
     resident: bool = True
@@ -132,6 +134,10 @@ class Watch:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 2
     """Checkpoints kept beside the best one."""
+    keep_best: bool = False
+    """Save whenever an evaluation is the best so far, and end with the weights of that step, not of the last."""
+    drop_last: bool = False
+    """Segmentation: leave an incomplete last batch out of the soft Dice, as the Hyperbolic U-Net benchmark does."""
     shard_mb: int = 500
     """Largest file of a checkpoint."""
     tensorboard: bool = False
@@ -163,6 +169,19 @@ class Recipe:
     """The loop."""
     watch: Watch = field(default_factory=Watch)
     """Logs, evaluations and checkpoints."""
+
+    def __post_init__(self) -> None:
+        if self.task == "segmentation" and self.train.accumulate > 1:
+            raise ValueError(
+                "train.accumulate must be 1 for segmentation: the Dice of a batch is not that of its parts"
+            )
+        if self.watch.keep_best and self.data.validation is None:
+            raise ValueError("watch.keep_best needs data.validation")
+
+    @property
+    def task(self) -> str:
+        """What the model is for: "classification" or "segmentation"."""
+        return getattr(entry(self.model.name.partition(".")[0]).model, "task", "classification")
 
 
 def shipped() -> dict[str, Path]:

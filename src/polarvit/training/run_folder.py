@@ -12,8 +12,8 @@ from polarvit.models import VisionModel
 from polarvit.provenance import provenance, write_json
 from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
-from polarvit.training.evaluate import Scores
 from polarvit.training.recipe import Recipe, dump
+from polarvit.training.task import SCORES, AnyScores
 
 
 class RunFolder:
@@ -32,10 +32,11 @@ class RunFolder:
         metrics = self._metrics()
         return metrics is not None and metrics["steps"] == steps and (self.path / "model").is_dir()
 
-    def scores(self) -> Scores | None:
-        """The final scores that were written, to the five digits they were written with."""
-        found = (self._metrics() or {}).get("scores")
-        return Scores(**found) if found else None
+    def scores(self, task: str) -> AnyScores | None:
+        """The final scores that were written, of the test split if it was measured, to the digits written."""
+        metrics = self._metrics() or {}
+        found = metrics.get("test_scores") or metrics.get("scores")
+        return SCORES[task](**found) if found else None
 
     def _metrics(self) -> dict[str, Any] | None:
         path = self.path / "metrics.json"
@@ -58,17 +59,20 @@ class RunFolder:
         recipe: Recipe,
         model: VisionModel,
         average: nn.Module | None,
-        scores: dict[str, Scores],
+        scores: dict[str, AnyScores],
         seconds: float,
         here: Place,
+        kept: int,
     ) -> None:
-        """Write the weights and the final metrics."""
+        """Write the weights, which are those of step `kept`, and the final metrics."""
         metrics: dict[str, Any] = {
             **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
             "title": recipe.title,
             "model": recipe.model.name,
             "parameters": model.count(),
+            "task": recipe.task,
             "steps": recipe.train.steps,
+            "kept_step": kept,
             "batch_size": recipe.train.batch_size,
             "processes": here.world,
             "seconds": seconds,

@@ -15,6 +15,7 @@ from polarvit.data.packed import PackedDataset, prepare
 from polarvit.data.sources import DigitsSource, FolderSource
 from polarvit.data.streaming import StreamingDataset
 from polarvit.training.recipe import Recipe
+from polarvit.training.task import make_augmenter
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
         raise DataError(
             f"{train.name} has {len(train.classes)} classes, model.options.num_classes is {wanted}; remove the option"
         )
-    return Sets(train, validation, Augmenter(recipe.augment, len(train.classes), size, resize=recipe.data.resize))
+    return Sets(train, validation, make_augmenter(recipe, len(train.classes), size))
 
 
 def image_size(recipe: Recipe) -> int:
@@ -66,6 +67,8 @@ def open_split(recipe: Recipe, split: str, device: torch.device, *, training: bo
         return packed.to(device) if recipe.data.resident else packed
     if not path.is_dir():
         raise DataError(f"{path}: no such folder; prepare it with `polarvit data prepare` or set data.path")
+    if recipe.task == "segmentation":
+        raise DataError(f"{path}: images with masks are not streamed; pack them with `polarvit data prepare` first")
     return StreamingDataset(
         FolderSource(path),
         split,

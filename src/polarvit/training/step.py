@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -35,6 +36,11 @@ def seed_step(seed: int, step: int, rank: int = 0) -> None:
     torch.manual_seed(x)
 
 
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross entropy with soft targets [B, classes], in their precision."""
+    return F.cross_entropy(logits.to(targets.dtype), targets)
+
+
 class TrainingStep:
     """Forward, backward, clipping and update on one batch.
 
@@ -48,6 +54,7 @@ class TrainingStep:
         optimizer: Optimizer,
         place: Place,
         *,
+        loss: Callable[[Tensor, Tensor], Tensor] = soft_cross_entropy,
         precision: Precision = "fp32",
         accumulate: int = 1,
         clip: float | None = None,
@@ -55,7 +62,7 @@ class TrainingStep:
     ) -> None:
         if graph and (place.device.type != "cuda" or place.world > 1):
             raise ValueError("cuda_graph needs one process on a CUDA device; set train.cuda_graph=false")
-        self.model, self.optimizer, self.place = model, optimizer, place
+        self.model, self.optimizer, self.place, self.criterion = model, optimizer, place, loss
         self.precision, self.accumulate, self.clip, self.graph_wanted = precision, accumulate, clip, graph
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.done = 0
@@ -86,7 +93,7 @@ class TrainingStep:
 
     def _run(self, images: Tensor, targets: Tensor) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        total = images.new_zeros((), dtype=targets.dtype)
+        total = images.new_zeros(())
         parts = list(zip(images.chunk(self.accumulate), targets.chunk(self.accumulate), strict=True))
         for index, (x, y) in enumerate(parts):
             last = index == len(parts) - 1
@@ -94,7 +101,7 @@ class TrainingStep:
             with self.model.no_sync() if quiet else nullcontext():  # type: ignore[operator]
                 with autocast(self.precision, self.place.device):
                     logits = self.model(x)
-                loss = F.cross_entropy(logits.to(y.dtype), y) * (len(x) / len(images))
+                loss = self.criterion(logits, y) * (len(x) / len(images))
                 loss.backward()
             total += loss.detach()
         if self.clip is not None:

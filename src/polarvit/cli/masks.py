@@ -1,0 +1,84 @@
+"""What `polarvit eval` and `polarvit predict` do for segmentation models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from polarvit.cli.trained import Trained
+    from polarvit.data.augment.pipeline import Augmenter
+    from polarvit.data.dataset import ImageDataset
+    from polarvit.data.square import Padding
+    from polarvit.training.distributed import Place
+    from polarvit.training.recipe import Precision
+    from polarvit.training.segmentation import MaskScores
+
+
+def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | None, *, as_json: bool) -> None:
+    """Write the mask and the overlay of every image, in its own size, and say how much of it is foreground."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    from polarvit.data.sources.source import open_image
+    from polarvit.data.square import square_image, unsquare
+    from polarvit.training.distributed import place
+    from polarvit.training.overlays import overlay
+    from polarvit.training.segmentation import mask_logits
+    from polarvit.training.sets import image_size
+
+    size, padding, config = image_size(trained.recipe), padding_of(trained), trained.recipe.augment
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (config.mean, config.std))
+    out.mkdir(parents=True, exist_ok=True)
+    answers: list[dict[str, Any]] = []
+    with place(device) as here, torch.no_grad():
+        model = trained.model.to(here.device)
+        for file in files:
+            image = open_image(file)
+            pixels = torch.from_numpy(square_image(image, size, padding)).permute(2, 0, 1)
+            x = ((pixels.float() / 255 - mean) / std)[None].to(here.device)
+            foreground = 1 - mask_logits(model, x, here.device).softmax(1)[0, 0]
+            mask = (unsquare(foreground.cpu(), image.height, image.width) > 0.5).numpy()
+            target, drawn = out / f"{file.stem}_mask.png", out / f"{file.stem}_overlay.png"
+            Image.fromarray(mask.astype(np.uint8) * 255).save(target)
+            Image.fromarray(overlay(np.asarray(image), mask)).save(drawn)
+            share = round(float(mask.mean()), 6)
+            answers.append({"image": str(file), "mask": str(target), "overlay": str(drawn), "foreground": share})
+    if as_json:
+        typer.echo(json.dumps(answers))
+        return
+    for answer in answers:
+        typer.echo(f"{answer['image']}: {100 * answer['foreground']:.1f} % foreground -> {answer['overlay']}")
+
+
+def padding_of(trained: Trained) -> Padding:
+    """How the images the model was trained on were made square; black if its data is not here to say."""
+    from polarvit.cli.data import read_meta
+
+    path = Path(trained.recipe.data.path)
+    known = trained.recipe.data.path and (path / "meta.json").is_file()
+    return read_meta(path).get("padding", "zeros") if known else "zeros"
+
+
+def write_overlays(
+    out: Path, model: nn.Module, images: ImageDataset, augmenter: Augmenter, here: Place, precision: Precision
+) -> None:
+    """One picture for every image of a split: the image, and the masks over it; named by its place in the split."""
+    from polarvit.training.overlays import overlay, predictions, sheet
+
+    out.mkdir(parents=True, exist_ok=True)
+    for index, pixels, predicted, truth in predictions(model, images, augmenter, here, precision=precision):
+        sheet([[pixels, overlay(pixels, predicted, truth)]]).save(out / f"{index:05d}.png")
+
+
+def score_row(scores: MaskScores) -> tuple[list[str], list[str]]:
+    """Headings and cells of a table."""
+    cells = [f"{scores.count:,}", f"{scores.dice:.4f}", f"{scores.image_dice:.4f}", f"{scores.iou:.4f}"]
+    distance = "-" if scores.hausdorff95 is None else f"{scores.hausdorff95:.1f} px"
+    return ["images", "Dice", "Dice per image", "IoU", "HD95", "loss"], [*cells, distance, f"{scores.loss:.4f}"]

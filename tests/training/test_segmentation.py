@@ -1,0 +1,139 @@
+"""Training on images with masks: the same loop, another loss, other scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import masked_images
+import pytest
+import torch
+from PIL import Image
+from tiny_runs import differing, weights
+
+from polarvit.data import PackedDataset, SequentialPlan
+from polarvit.data.packed_masks import prepare_masks
+from polarvit.data.sources.masks import MaskFolderSource
+from polarvit.training import MaskScores, SettingsError, checkpoint, recipe, train
+from polarvit.training.distributed import Place, place
+from polarvit.training.mask_metrics import soft_dice
+from polarvit.training.recipe import Recipe
+from polarvit.training.run_folder import RunFolder
+from polarvit.training.segmentation import evaluate_masks
+from polarvit.training.settings import build
+from polarvit.training.task import make_augmenter
+
+
+@pytest.fixture(scope="module")
+def discs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 images of 16 x 16: 20 to train on, 5 to validate, 5 to test."""
+    root = tmp_path_factory.mktemp("discs")
+    source = MaskFolderSource(masked_images.folder(root / "files", 30, 12, 16))
+    return prepare_masks(source, root / "packed", image_size=16, validation=0.17, test=0.17)
+
+
+def tiny(discs: Path, *overrides: str) -> Recipe:
+    values: dict[str, Any] = {
+        "title": "tiny",
+        "model": {"name": "unet", "options": {"img_size": 16, "width": 4, "levels": 1}},
+        "data": {"path": str(discs), "validation": "validation", "test": "test"},
+        "augment": {"mean": [0, 0, 0], "std": [1, 1, 1]},
+        "optim": {"lr": 1e-2, "weight_decay": 0.05},
+        "train": {"steps": 12, "batch_size": 4, "precision": "fp32"},
+        "watch": {"log_every": 4, "eval_every": 2, "eval_batch": 4, "checkpoint_every": 6, "keep_best": True},
+    }
+    for override in overrides:
+        recipe.apply(values, override)
+    return build(Recipe, values)
+
+
+@pytest.fixture(scope="module")
+def run(discs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "discs"
+    train(tiny(discs, "train.steps=60", "watch.eval_every=10"), folder, device="cpu", quiet=True)
+    return folder
+
+
+def test_it_learns_where_the_discs_are(run: Path) -> None:
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["task"] == "segmentation"
+    assert metrics["test_scores"]["image_dice"] > 0.85
+    assert metrics["test_scores"]["hausdorff95"] < 4
+    assert metrics["test_scores"]["count"] == 5
+    assert metrics["scores"]["hausdorff95"] is None
+    log = RunFolder.read_log(run)
+    assert log[-1]["dice"] > log[0].get("dice", 0)
+    assert Image.open(run / "overlays.png").size == (6 * 20 - 4, 2 * 20 - 4)
+
+
+def test_the_best_weights_are_kept_and_measured(discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = iter([0.2, 0.5, 0.9, 0.3, 0.1, 0.2])
+    monkeypatch.setattr(MaskScores, "best", property(lambda self: next(order)))
+    train(tiny(discs), tmp_path / "run", device="cpu", quiet=True)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["kept_step"] == 6
+    kept = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-00000006")[0]["model"]
+    from polarvit import create_model
+
+    saved = create_model(str(tmp_path / "run" / "model"), pretrained=True)
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in saved.state_dict().items())
+    with place("cpu") as here:
+        test = PackedDataset.open(discs, "test")
+        scores = evaluate_masks(saved, test, make_augmenter(tiny(discs), 2, 16), here, batch_size=4)
+    assert metrics["test_scores"]["dice"] == pytest.approx(scores.dice, rel=1e-4)
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_weights(discs: Path, tmp_path: Path) -> None:
+    from polarvit.training import Interrupted
+
+    train(tiny(discs), tmp_path / "whole", device="cpu", quiet=True)
+    with pytest.raises(Interrupted):
+        train(tiny(discs), tmp_path / "parts", device="cpu", quiet=True, stop_after=5)
+    train(tiny(discs), tmp_path / "parts", device="cpu", quiet=True, resume=True)
+    assert not differing(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    whole, parts = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("whole", "parts"))
+    assert whole["test_scores"] == parts["test_scores"]
+    again = train(tiny(discs), tmp_path / "whole", device="cpu", quiet=True, resume=True)
+    assert isinstance(again, MaskScores)
+    assert again.to_dict() == whole["test_scores"]
+
+
+def test_dice_is_the_mean_over_batches_with_or_without_the_last(discs: Path) -> None:
+    from polarvit import create_model
+
+    torch.manual_seed(0)
+    model = create_model("unet", img_size=16, width=4, levels=1).eval()
+    data, augmenter = PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16)
+    plan = SequentialPlan(len(data), 2)  # batches of 2, 2, 1
+    batches = [augmenter.evaluation_batch(data, plan, step) for step in range(3)]
+    with torch.no_grad():
+        dice = [soft_dice(model(images).softmax(1), masks).item() for images, masks in batches]
+    here = Place(0, 1, torch.device("cpu"))
+    told = (model, data, augmenter, here)
+    assert evaluate_masks(*told, batch_size=2).dice == pytest.approx(sum(dice) / 3, rel=1e-5)
+    dropped = evaluate_masks(*told, batch_size=2, drop_last=True)
+    assert dropped.dice == pytest.approx(sum(dice[:2]) / 2, rel=1e-5)
+    assert dropped.count == 5
+    assert evaluate_masks(*told, batch_size=8, drop_last=True).dice == pytest.approx(
+        evaluate_masks(*told, batch_size=5).dice
+    )
+
+
+def test_the_model_decides_the_task_and_what_cannot_be_is_refused(discs: Path) -> None:
+    assert tiny(discs).task == "segmentation"
+    with pytest.raises(SettingsError, match="accumulate must be 1"):
+        tiny(discs, "train.accumulate=2")
+    with pytest.raises(SettingsError, match="keep_best needs data.validation"):
+        tiny(discs, "data.validation=null")
+
+
+def test_labels_and_masks_are_not_mixed_up(discs: Path, tmp_path: Path) -> None:
+    from polarvit.data import DataError
+
+    with pytest.raises(DataError, match="labels instead of masks"):
+        train(tiny(discs, "data.path=digits", "data.validation=test", "data.test=null"), tmp_path / "a", device="cpu")
+    vit = "{img_size: 16, patch_size: 8, depth: 1, dim: 8, mlp_dim: 8, heads: 1}"
+    wrong = tiny(discs, f"model={{name: vit_tiny, options: {vit}}}", "watch.keep_best=false")
+    with pytest.raises(DataError, match="masks"):
+        train(wrong, tmp_path / "b", device="cpu")
