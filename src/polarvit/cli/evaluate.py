@@ -37,7 +37,9 @@ def evaluate(
     ] = None,
     drop_last: Annotated[
         bool | None,
-        typer.Option("--drop-last/--keep-last", help="Segmentation: leave an incomplete last batch out of Dice. As the run."),
+        typer.Option(
+            "--drop-last/--keep-last", help="Segmentation: leave an incomplete last batch out of Dice. As the run."
+        ),
     ] = None,
     device: Device = None,
     as_json: Json = False,

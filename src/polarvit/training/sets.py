@@ -64,6 +64,8 @@ def open_split(recipe: Recipe, split: str, device: torch.device, *, training: bo
     path = Path(recipe.data.path)
     if (path / "meta.json").exists():
         packed = PackedDataset.open(path, split)
+        if packed.masked and recipe.task == "classification":
+            raise DataError(f"{packed.name}: has masks instead of labels, but {recipe.model.name} classifies images")
         return packed.to(device) if recipe.data.resident else packed
     if not path.is_dir():
         raise DataError(f"{path}: no such folder; prepare it with `polarvit data prepare` or set data.path")
