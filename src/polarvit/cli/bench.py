@@ -1,47 +1,190 @@
-"""`polarvit bench step`."""
+"""`polarvit bench step | attention | kernels | scaling`."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from polarvit.cli.options import Device, check_device
+
+if TYPE_CHECKING:
+    from polarvit.training.recipe import Precision as ProductPrecision
+
+
+class Size(StrEnum):
+    """Sizes of model with published numbers."""
+
+    tiny = "tiny"
+    small = "small"
+    base = "base"
+
+
+class KernelSize(StrEnum):
+    """Sizes whose operations are timed one by one."""
+
+    tiny = "tiny"
+    small = "small"
+
+
+class Precision(StrEnum):
+    """Of matrix products."""
+
+    tf32 = "tf32"
+    fp32 = "fp32"
+    bf16 = "bf16"
+
+
+class Part(StrEnum):
+    """What scaling looks at."""
+
+    attention = "attention"
+    step = "step"
+
+
+Out = Annotated[
+    Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the JSON and the picture; created if missing.")
+]
+Seconds = Annotated[
+    float, typer.Option(min=0, help="Seconds of timing in all. Compiling and cold starts are not counted.")
+]
+Batches = Annotated[list[int] | None, typer.Option("--batch", min=1, help="Images in a step; may be repeated.")]
+Model = Annotated[Size, typer.Option("--model", help="Size of the models.")]
+FOLDER = Path("results/bench")
 
 
 def register(app: typer.Typer) -> None:
     bench = typer.Typer(help="Time things side by side in one run, ratios first.", no_args_is_help=True)
-    bench.command("step")(step)
+    for command in (step, attention, kernels, scaling):
+        bench.command(command.__name__)(command)
     app.add_typer(bench, name="bench")
 
 
+def product(precision: Precision) -> ProductPrecision:
+    return precision.value
+
+
 def step(
-    size: Annotated[str, typer.Option(help="Model size: tiny, small or base.")] = "tiny",
-    image: Annotated[int, typer.Option(help="Side of the images in pixels.")] = 32,
-    patch: Annotated[int, typer.Option(help="Side of a patch in pixels.")] = 4,
-    batch: Annotated[int, typer.Option(min=1, help="Images in a step.")] = 128,
+    model: Model = Size.tiny,
+    img_size: Annotated[int | None, typer.Option(min=1, help="Side of the images. Default: the model's.")] = None,
+    patch_size: Annotated[int | None, typer.Option(min=1, help="Side of a patch. Default: the model's.")] = None,
+    batch: Batches = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help="tf32, fp32 or bf16; may be repeated. Default: tf32.")
+        list[Precision] | None, typer.Option(help="Of matrix products; may be repeated. Default: tf32.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cuda or cpu. Default: a GPU if there is one.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Steps to take the median over.")] = 60,
     only: Annotated[
-        str | None, typer.Option(help="Only models whose name contains this, and the Euclidean ViT.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only this model and the Euclidean ViT: class-token, timm, polar, joint, plain, lorentz; "
+            "may be repeated. Default: all but joint, timm's if it is installed.",
+        ),
+    ] = None,
+    seconds: Seconds = 60.0,
+    cold: Annotated[
+        bool | None,
+        typer.Option(
+            "--cold-start/--no-cold-start",
+            help="Time fresh processes with empty compiler caches to their first step. Default: where there is a GPU.",
+            show_default=False,
+        ),
     ] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the blocks first.")] = True,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all numbers to this JSON file.")] = None,
+    device: Device = None,
+    out: Out = FOLDER,
 ) -> None:
-    """Whole training steps: Polar-ViT, its Euclidean twin, the plain code and the ambient one.
+    """Training steps: Polar-ViT, Euclidean ViTs, timm's, the plain code and the ambient Lorentz ViT.
 
-    On a GPU a step is one CUDA graph. Without one, narrow models run for a moment and the table says so.
+    On a GPU a step is one CUDA graph and models take turns. Without one, narrow models run for a moment and the table
+    says so.
 
-    Example: polarvit bench step --precision tf32 --precision bf16 --out results/bench-step.json
+    Example: polarvit bench step --precision tf32 --precision fp32 --precision bf16
     """
+    check_device(device)
     from polarvit.experiments.bench import step as bench
-    from polarvit.training.recipe import Precision
-    from polarvit.training.settings import convert
 
-    chosen = tuple(convert(Precision, name, "--precision") for name in precision or ["tf32"])
     bench.run(
-        size=size, image=image, patch=patch, batch=batch, precisions=chosen, device=device, repeats=repeats,
-        compiled=compiled, only=only, out=out,
+        size=model.value, image=img_size, patch=patch_size, batches=batch or (),
+        precisions=[product(each) for each in precision or [Precision.tf32]],
+        device=device, seconds=seconds, compiled=compiled, only=only, cold=cold, out=out,
+    )  # fmt: skip
+
+
+def attention(
+    tokens: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, help="Where to measure extra memory (12 heads of 64); may be repeated. Default: 1024 to 16384."
+        ),
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference/--no-reference", help="Time the reference too; compiling it takes longest.")
+    ] = True,
+    seconds: Seconds = 40.0,
+    device: Device = None,
+    out: Out = FOLDER,
+) -> None:
+    """The attention core against scaled dot product attention and its own reference: time and extra memory.
+
+    Example: polarvit bench attention --seconds 20
+    """
+    check_device(device)
+    from polarvit.experiments.bench import attention as bench
+
+    bench.run(tokens=tokens or bench.TOKENS, device=device, seconds=seconds, reference=reference, out=out)
+
+
+def kernels(
+    model: Annotated[KernelSize, typer.Option("--model", help="Sizes of which model.")] = KernelSize.tiny,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="norm, heads, attention, merge, linear, linear-gelu or residual; may be repeated. Default: all.",
+        ),
+    ] = None,
+    seconds: Seconds = 40.0,
+    device: Device = None,
+    out: Out = FOLDER,
+) -> None:
+    """Each fused kernel against the plain compiled code: time, bytes a second, and the floor they set.
+
+    Example: polarvit bench kernels --model small --only attention
+    """
+    check_device(device)
+    from polarvit.experiments.bench import kernels as bench
+
+    bench.run(size=model.value, device=device, seconds=seconds, only=only, out=out)
+
+
+def scaling(
+    part: Annotated[list[Part] | None, typer.Option(help="attention or step. Default: both.")] = None,
+    tokens: Annotated[
+        list[int] | None, typer.Option(min=1, help="Tokens of attention; may be repeated. Default: 64 to 16384.")
+    ] = None,
+    batch: Batches = None,
+    model: Model = Size.tiny,
+    precision: Annotated[Precision, typer.Option(help="Of matrix products in the step.")] = Precision.tf32,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Models, as in `bench step`; may be repeated. Default: polar and euclidean."),
+    ] = None,
+    seconds: Seconds = 60.0,
+    device: Device = None,
+    out: Out = FOLDER,
+) -> None:
+    """How cost grows: attention with the number of tokens, the training step with the batch.
+
+    Every batch size is compiled anew, which takes longer than timing it.
+
+    Example: polarvit bench scaling --part attention --tokens 1024 --tokens 16384
+    """
+    check_device(device)
+    from polarvit.experiments.bench import scaling as bench
+
+    bench.run(
+        parts=[each.value for each in part or Part], tokens=tokens or (), batches=batch or (), size=model.value,
+        precision=product(precision), only=only, device=device, seconds=seconds, out=out,
     )  # fmt: skip

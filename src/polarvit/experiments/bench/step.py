@@ -1,165 +1,202 @@
-"""Time of a whole training step: forward, backward and optimizer of several models beside each other.
+"""Training steps of several models side by side: forward and backward alone, and the whole step with its optimizer.
 
-On a GPU the step is one CUDA graph and the figures are medians over replays, timed with events. On a CPU sizes are
-small and the table says so: it shows that everything runs, not how fast the library is.
+On a GPU each is one CUDA graph and all models take turns. On a CPU models are narrow and the table says so: that shows
+that everything runs, not how fast the library is.
 """
 
 from __future__ import annotations
 
-import statistics
+import gc
+import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from polarvit.kernels.pick import kernels
-from polarvit.models import AmbientTwin, PolarViT, calibrate, create_model
-from polarvit.optim import RiemannianAdamW, param_groups
-from polarvit.provenance import provenance, write_json
+from polarvit.experiments.bench import bars
+from polarvit.experiments.bench.contestants import BASE, Contestant, Setting, chosen
+from polarvit.experiments.bench.picture import draw_steps
+from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
+from polarvit.experiments.bench.start import Started, cold_start, start
+from polarvit.experiments.bench.timing import Budget, Timed, Times, captured
+from polarvit.models.registry import entry
 from polarvit.tables import console, table
-from polarvit.training.distributed import Place
 from polarvit.training.recipe import Precision
-from polarvit.training.step import WARM_UP, TrainingStep, set_precision
+from polarvit.training.step import WARM_UP, autocast
+
+Row = dict[str, Any]
+BATCH = {"tiny": 128, "small": 64, "base": 64}
+"""Images in a step, unless told otherwise."""
+COLD = (BASE, "polar")
+"""Whose cold start is measured."""
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A model to time: its name in the table, how it is made, and which kernels it may use."""
-
-    label: str
-    model: str
-    options: dict[str, Any]
-    plain: bool = False
-    """Plain PyTorch instead of the fused kernels."""
-    ambient: bool = False
-    """The same network in ambient arithmetic."""
-
-
-def contestants(size: str) -> list[Contestant]:
-    """Who runs: the twin (with as many tokens) is what ratios are taken against."""
-    return [
-        Contestant("Euclidean ViT", f"vit_{size}", {"readout": "mean"}),
-        Contestant("Euclidean ViT, class token", f"vit_{size}", {}),
-        Contestant("Polar-ViT", f"polar_vit_{size}", {}),
-        Contestant("Polar-ViT, joint shift", f"polar_vit_{size}", {"position": "joint"}),
-        Contestant("Polar-ViT, plain code", f"polar_vit_{size}", {"implementation": "reference"}, plain=True),
-        Contestant("Lorentz ViT, ambient", f"polar_vit_{size}", {"implementation": "reference"}, ambient=True),
-    ]
+def setting_of(size: str, image: int | None, patch: int | None, classes: int, device: torch.device) -> Setting:
+    """Sizes asked for; images and patches default to the registered model's."""
+    config = entry(f"polar_vit_{size}").config
+    return Setting(size, image or config.image[0], patch or config.patch_size, classes, device.type != "cuda")
 
 
 def run(
     *,
     size: str = "tiny",
-    image: int = 32,
-    patch: int = 4,
+    image: int | None = None,
+    patch: int | None = None,
     classes: int = 100,
-    batch: int = 128,
+    batches: Sequence[int] = (),
     precisions: Sequence[Precision] = ("tf32",),
     device: str | None = None,
-    repeats: int = 60,
+    seconds: float = 60.0,
     compiled: bool = True,
-    only: str | None = None,
-    out: Path | None = None,
-) -> list[dict[str, Any]]:
-    """Time every contestant in every precision, print the table, write the JSON if `out` is given."""
-    place = Place(0, 1, torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
-    small = place.device.type == "cpu"
-    narrow: dict[str, Any] = {"depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2} if small else {}
-    if small:
-        batch, repeats, compiled = min(batch, 8), min(repeats, 3), False
-    rows: list[dict[str, Any]] = []
-    for precision in precisions:
-        base: float | None = None
-        for one in contestants(size):
-            if only is not None and only not in one.label and one.label != "Euclidean ViT":
-                continue
-            options = {"img_size": image, "patch_size": patch, "num_classes": classes, **one.options, **narrow}
-            row: dict[str, Any] = {"label": one.label, "precision": precision, "batch": batch}
+    only: Iterable[str] | None = None,
+    cold: bool | None = None,
+    out: Path | None = FOLDER,
+) -> dict[str, Any]:
+    """Time every contestant in every precision and batch size; print the tables, write and return the record.
+
+    `cold` adds the cold starts of Polar-ViT and its twin; by default where there is a GPU.
+    """
+    here = device_of(device)
+    cuda = here.type == "cuda"
+    compiled = compiled and cuda
+    setting, contestants = setting_of(size, image, patch, classes, here), chosen(only)
+    sizes = [b if cuda else min(b, 8) for b in batches or [BATCH[size]]]
+    sizes = sorted(set(sizes))
+    budget = Budget(seconds, len(precisions) * len(sizes))
+    starts: dict[str, float] = {}
+    if cuda if cold is None else cold:
+        for key in (one.key for one in contestants if one.key in COLD):
             try:
-                row |= measure(one, options, place, batch, precision, repeats, compiled)
-            except torch.OutOfMemoryError:
-                row["failed"] = "out of memory"
-            base = base if base is not None else row.get("milliseconds")
-            row["ratio"] = row["milliseconds"] / base if base and "milliseconds" in row else None
-            rows.append(row)
-    show(rows, f"ViT-{size.title()}, {image} px, patch {patch}" + (", NARROW (no GPU)" if small else ""), place)
-    if out is not None:
-        setting = {"size": size, "image": image, "patch": patch, "narrow": small, "compiled": compiled}
-        write_json(out, {**provenance(seed=0, product_precision=",".join(precisions)), **setting, "rows": rows})
-    return rows
+                starts[key] = cold_start(key, setting, here, sizes[0], precisions[0], compiled=compiled)
+                budget.say(f"cold start of '{key}': {starts[key]:.1f} s to the first training step")
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                budget.say(f"{error}"[:300])
+    rows: list[Row] = []
+    for precision in precisions:
+        for batch in sizes:
+            found = measure(contestants, setting, here, batch, precision, compiled, budget)
+            show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
+            rows += found
+    claims = judge(rows, setting, starts)
+    content = {"setting": setting.__dict__, "cold_start_seconds": starts, "rows": rows}
+    return leave(
+        out,
+        f"step-{size}",
+        here,
+        content,
+        claims,
+        partial(draw_steps, rows=rows, setting=setting),
+        ",".join(precisions),
+    )
 
 
 def measure(
-    one: Contestant,
-    options: dict[str, Any],
-    place: Place,
+    contestants: Sequence[Contestant],
+    setting: Setting,
+    device: torch.device,
     batch: int,
     precision: Precision,
-    repeats: int,
     compiled: bool,
-) -> dict[str, Any]:
-    """Median milliseconds of a step, seconds to the first one, peak MiB, parameters."""
-    torch.manual_seed(0)
+    budget: Budget,
+) -> list[Row]:
+    """One row for each contestant, timed in turns; one that cannot run has `failed` and does not end the comparison."""
+    rows: list[Row] = []
+    cases: dict[str, Timed] = {}
+    for one in contestants:
+        row: Row = {"key": one.key, "label": one.label, "precision": precision, "batch": batch}
+        rows.append(row)
+        try:
+            facts, ready = prepare(one, setting, device, batch, precision, compiled)
+        except Exception as error:
+            out_of_memory = isinstance(error, torch.OutOfMemoryError)
+            row["failed"] = "out of memory" if out_of_memory else f"{type(error).__name__}: {error}"[:300]
+            budget.say(f"{one.label}: {row['failed']}")
+            continue
+        row |= facts
+        cases |= {f"{one.key}: {part}": timed for part, timed in ready.items()}
+        budget.say(f"{one.label}, {precision}, batch {batch}: ready after {facts['ready_seconds']:.1f} s")
+    fill(rows, budget.times(cases, device))
+    return rows
+
+
+def prepare(
+    one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, compiled: bool
+) -> tuple[Row, dict[str, Timed]]:
+    """A contestant ready to be timed: its facts and the two things to time."""
+    gc.collect()
     torch._dynamo.reset()
-    set_precision(precision)
-    cuda = place.device.type == "cuda"
+    cuda = device.type == "cuda"
+    before = torch.cuda.memory_allocated(device) if cuda else 0
     began = time.perf_counter()
-    model = create_model(one.model, **options).to(place.device)
-    images = torch.randn(batch, model.config.in_chans, *model.config.image, device=place.device)
-    targets = torch.randn(batch, options["num_classes"], device=place.device).softmax(-1)
-    if isinstance(model, PolarViT):
-        calibrate(model, images)
-    if compiled and not one.ambient:
-        model.compile_blocks()
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-    trained: nn.Module = AmbientTwin(model) if one.ambient and isinstance(model, PolarViT) else model
-    with kernels("plain" if one.plain or one.ambient else "auto"):
-        optimizer = RiemannianAdamW(param_groups(model, 1e-3, 0.05), capturable=cuda)
-        step = TrainingStep(trained, optimizer, place, precision=precision, graph=cuda)
-        step(images, targets, 1e-3).item()
-        first = time.perf_counter() - began
-        for _ in range(WARM_UP + 1):
-            step(images, targets, 1e-3)
-        times = [_once(step, images, targets, cuda) for _ in range(repeats)]
-    return {
-        "milliseconds": statistics.median(times),
-        "fastest": min(times),
-        "first_step_seconds": first,
-        "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
-        "parameters": model.count(),
-    }
+    with one.kernels():
+        started = start(one, setting, device, batch, precision, compiled=compiled)
+        facts = {**started.facts, "ready_seconds": time.perf_counter() - began, "peak_mib": None}
+        if cuda:
+            torch.cuda.reset_peak_memory_stats(device)  # what compilation tried out does not count
+            for _ in range(WARM_UP):
+                started()  # the last of these captures
+            torch.cuda.synchronize(device)
+            facts["peak_mib"] = (torch.cuda.max_memory_allocated(device) - before) / 2**20
+        pool = started.step.graph.pool() if started.step.graph is not None else None
+        both = captured([lambda: forward_backward(started, precision)], device, pool)
+    return facts, {"step": Timed(started), "both": both}
 
 
-def _once(step: TrainingStep, images: Tensor, targets: Tensor, cuda: bool) -> float:
-    if not cuda:
-        began = time.perf_counter()
-        step(images, targets, 1e-3)
-        return 1e3 * (time.perf_counter() - began)
-    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    before.record()
-    step(images, targets, 1e-3)
-    after.record()
-    after.synchronize()
-    return before.elapsed_time(after)
+def forward_backward(started: Started, precision: Precision) -> tuple[Tensor | None, ...]:
+    """Gradients of every parameter; nothing is updated."""
+    with autocast(precision, started.images.device):
+        logits = started.model(started.images)
+    loss = F.cross_entropy(logits.to(started.targets.dtype), started.targets)
+    return torch.autograd.grad(loss, started.step.parameters, allow_unused=True)
 
 
-def show(rows: list[dict[str, Any]], title: str, place: Place) -> None:
+def fill(rows: Sequence[Row], times: Times) -> None:
+    """Times and ratios into the rows, against the twin with the mean readout and the one with a class token."""
+    ready = {row["key"]: row for row in rows if "failed" not in row}
+    for key, row in ready.items():
+        for part, name in (("step", "step"), ("both", "forward_backward")):
+            row[name] = times.record(f"{key}: {part}")
+            for base, against in ((BASE, "ratio"), ("class-token", "ratio_to_class_token")):
+                if base in ready:
+                    row[name][against] = times.ratio(f"{key}: {part}", f"{base}: {part}")
+        row["images_per_second"] = 1e3 * row["batch"] / row["step"]["ms"]
+        peak, base_peak = row["peak_mib"], ready.get(BASE, {}).get("peak_mib")
+        row["memory_ratio"] = peak / base_peak if peak and base_peak else None
+
+
+def show(rows: Sequence[Row], title: str) -> None:
     """The table, ratios first."""
-    device = torch.cuda.get_device_name(place.device) if place.device.type == "cuda" else "CPU"
-    cells = [
-        [
-            f"{row['label']}, {row['precision']}",
-            f"{row['ratio']:.2f}" if row["ratio"] else row.get("failed", "-"),
-            f"{row['milliseconds']:.2f}" if "milliseconds" in row else "-",
-            f"{row['peak_mib']:,.0f}" if row.get("peak_mib") else "-",
-            f"{row['first_step_seconds']:.1f}" if "first_step_seconds" in row else "-",
-        ]
-        for row in rows
-    ]
-    heading = f"Whole training step: {title}, batch {rows[0]['batch']}, {device}"
-    console().print(table(heading, ["model", "ratio", "ms", "peak MiB", "first step s"], cells))
+    cells: list[list[str]] = []
+    for row in rows:
+        step, both = row.get("step", {}), row.get("forward_backward", {})
+        cells.append([
+            f"{row['label']}: {row['failed'][:60]}" if "failed" in row else row["label"],
+            cell(step.get("ratio")), cell(both.get("ratio")), cell(row.get("memory_ratio")),
+            cell(step.get("ratio_to_class_token")),
+            cell(step.get("ms")), cell(both.get("ms")), cell(row.get("peak_mib"), ",.0f"),
+        ])  # fmt: skip
+    columns = ["model", "step", "fwd+bwd", "memory", "step / class token", "step ms", "fwd+bwd ms", "peak MiB"]
+    console().print(table(title, columns, cells, caption="First three columns: ratio to the Euclidean ViT that reads "
+                          "the mean of the same number of tokens."))  # fmt: skip
+
+
+def judge(rows: Sequence[Row], setting: Setting, starts: dict[str, float]) -> list[bars.Claim]:
+    """Polar-ViT beside the bars of its settings."""
+    claims = []
+    for row in rows:
+        key = (setting.size, setting.image, setting.patch, row["batch"], row["precision"])
+        if row["key"] != "polar" or key not in bars.STEP or setting.narrow:
+            continue
+        case = f"{setting}, batch {row['batch']}, {row['precision']}"
+        for part, name in (("step", "whole step"), ("forward_backward", "forward+backward")):
+            claims.append(bars.Claim(f"{case}: {name}", row.get(part, {}).get("ratio"), bars.STEP[key]))
+        if key in bars.STEP_MEMORY:
+            claims.append(bars.Claim(f"{case}: peak memory", row.get("memory_ratio"), bars.STEP_MEMORY[key]))
+    if "polar" in starts:
+        claims.append(bars.Claim("cold start to the first training step", starts["polar"], bars.COLD_START, " s"))
+    return claims

@@ -1,0 +1,103 @@
+"""A contestant up to its first training step, here or in a process of its own whose compiler caches are empty.
+
+`python -m polarvit.experiments.bench.start JSON` is that process; `cold_start` runs it and takes the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import polarvit
+from polarvit.experiments.bench.contestants import CONTESTANTS, Contestant, Setting, build
+from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.training.distributed import Place
+from polarvit.training.recipe import Precision
+from polarvit.training.step import TrainingStep, set_precision
+
+LR = 1e-3
+PATIENCE = 600
+"""Seconds after which a cold start is given up."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A model whose first training step is done."""
+
+    model: nn.Module
+    step: TrainingStep
+    images: Tensor
+    targets: Tensor
+    facts: dict[str, Any]
+
+    def __call__(self) -> Tensor:
+        """One more step."""
+        return self.step(self.images, self.targets, LR)
+
+
+def start(
+    one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, *, compiled: bool
+) -> Started:
+    """Build, compile and take the first step; on a GPU the later ones are a CUDA graph. Enter `one.kernels()` first."""
+    set_precision(precision)
+    images = torch.randn(batch, 3, setting.image, setting.image, device=device)
+    targets = torch.randn(batch, setting.classes, device=device).softmax(-1)
+    model, facts = build(one, setting, images, compiled=compiled)
+    cuda = device.type == "cuda"
+    optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda)
+    started = Started(
+        model, TrainingStep(model, optimizer, Place(0, 1, device), precision=precision, graph=cuda), images, targets,
+        {**facts, "parameters": sum(p.numel() for p in model.parameters())},
+    )  # fmt: skip
+    started().item()
+    return started
+
+
+def cold_start(
+    key: str, setting: Setting, device: torch.device, batch: int, precision: Precision, *, compiled: bool
+) -> float:
+    """Seconds from the start of a fresh Python process to the end of its first training step, caches empty."""
+    words = {"key": key, "setting": asdict(setting), "device": str(device), "batch": batch, "precision": precision}
+    source = str(Path(polarvit.__file__).parent.parent)
+    with tempfile.TemporaryDirectory(prefix="polarvit-cold-") as folder:
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "inductor")),
+            "TRITON_CACHE_DIR": str(Path(folder, "triton")),
+            "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")])),
+        }
+        began = time.time()
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, json.dumps({**words, "compiled": compiled})],
+            env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
+        )  # fmt: skip
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RuntimeError(f"cold start of '{key}' ended with code {done.returncode}: {last}")
+    return float(json.loads(done.stdout.splitlines()[-1])["ended"]) - began
+
+
+def main() -> None:
+    """The process of a cold start: one step, then the time."""
+    words = json.loads(sys.argv[1])
+    one = next(each for each in CONTESTANTS if each.key == words["key"])
+    with one.kernels():
+        start(
+            one, Setting(**words["setting"]), torch.device(words["device"]), words["batch"], words["precision"],
+            compiled=words["compiled"],
+        )  # fmt: skip
+    print(json.dumps({"ended": time.time()}))
+
+
+if __name__ == "__main__":
+    main()
