@@ -10,6 +10,7 @@ import pytest
 import torch
 from commands import call, done, flat
 
+from polarvit.cli.bench import sizes
 from polarvit.experiments.bench import attention, kernels, scaling
 from polarvit.experiments.bench.operations import NARROW, OPERATIONS, SIZES
 
@@ -38,6 +39,14 @@ def test_attention_is_timed_against_sdpa(tmp_path: Path) -> None:
             assert row["both"]["ms"] > 0
             total = row["forward"]["ms"] + row["backward"]["ms"]
             assert total == pytest.approx(row["both"]["ms"], rel=1e-3)
+
+
+def test_shapes_of_attention_are_checked_at_the_door() -> None:
+    assert sizes("1,12,4096,64") == (1, 12, 4096, 64)
+    for wrong in ("1,12,4096", "1,12,0,64", "a,b,c,d"):
+        result = call("bench", "attention", "--shape", wrong, "--device", "cpu")
+        assert result.exit_code == 2
+        assert "B,H,N,d in positive numbers" in flat(result.stderr)
 
 
 def test_the_ways_to_attend_polar_agree() -> None:
@@ -96,10 +105,10 @@ def test_every_input_of_an_operation_matters(operation: Any) -> None:
 def test_sizes_of_the_kernels_are_those_of_the_models() -> None:
     from polarvit.models.registry import entry
 
-    for size, sizes in SIZES.items():
+    for size, each in SIZES.items():
         config = entry(f"polar_vit_{size}").config
-        assert (sizes.dim, sizes.heads, sizes.hidden) == (config.dim, config.heads, config.mlp_dim)
-        assert config.grid == (sizes.side, sizes.side)
+        assert (each.dim, each.heads, each.hidden) == (config.dim, config.heads, config.mlp_dim)
+        assert config.grid == (each.side, each.side)
 
 
 def test_an_unknown_kernel_is_told_in_one_line() -> None:

@@ -112,7 +112,25 @@ def step(
     )  # fmt: skip
 
 
+def sizes(text: str) -> tuple[int, int, int, int]:
+    """B,H,N,d as numbers."""
+    try:
+        b, h, n, d = (int(word) for word in text.split(","))
+    except ValueError:
+        b = h = n = d = 0
+    if min(b, h, n, d) < 1:
+        raise typer.BadParameter(f"'{text}' is not B,H,N,d in positive numbers", param_hint="--shape")
+    return b, h, n, d
+
+
 def attention(
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="B,H,N,d",
+            help="Batch, heads, tokens and dimension to time; may be repeated. Default: those of the bars, and more.",
+        ),
+    ] = None,
     tokens: Annotated[
         list[int] | None,
         typer.Option(
@@ -128,12 +146,15 @@ def attention(
 ) -> None:
     """The attention core against scaled dot product attention and its own reference: time and extra memory.
 
-    Example: polarvit bench attention --seconds 20
+    Example: polarvit bench attention --shape 1,12,4096,64 --seconds 20
     """
     check_device(device)
     from polarvit.experiments.bench import attention as bench
 
-    bench.run(tokens=tokens or bench.TOKENS, device=device, seconds=seconds, reference=reference, out=out)
+    bench.run(
+        shapes=[sizes(each) for each in shape or []], tokens=tokens or bench.TOKENS, device=device, seconds=seconds,
+        reference=reference, out=out,
+    )  # fmt: skip
 
 
 def kernels(

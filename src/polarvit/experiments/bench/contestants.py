@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.kernels.pick import kernels
-from polarvit.models import AmbientTwin, PolarViT, VisionModel, calibrate, create_model, list_models
+from polarvit.models import AmbientTwin, PolarViT, VisionModel, ViTConfig, calibrate, create_model, list_models
 from polarvit.models.base import call
 from polarvit.training.settings import SettingsError
 
@@ -145,6 +145,7 @@ def _timm(setting: Setting, compiled: bool) -> nn.Module:
 
     with torch.device("meta"):
         twin = create_model(f"vit_{setting.size}", **setting.options).config
+    assert isinstance(twin, ViTConfig)
     model = VisionTransformer(
         img_size=twin.img_size,
         patch_size=twin.patch_size,

@@ -24,6 +24,7 @@ from polarvit.experiments.bench.picture import draw_steps
 from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
 from polarvit.experiments.bench.start import Started, cold_start, start
 from polarvit.experiments.bench.timing import Budget, Timed, Times, captured
+from polarvit.models import PolarViTConfig
 from polarvit.models.registry import entry
 from polarvit.tables import console, table
 from polarvit.training.recipe import Precision
@@ -39,6 +40,7 @@ COLD = (BASE, "polar")
 def setting_of(size: str, image: int | None, patch: int | None, classes: int, device: torch.device) -> Setting:
     """Sizes asked for; images and patches default to the registered model's."""
     config = entry(f"polar_vit_{size}").config
+    assert isinstance(config, PolarViTConfig)
     return Setting(size, image or config.image[0], patch or config.patch_size, classes, device.type != "cuda")
 
 
