@@ -39,7 +39,7 @@ def test_commands_and_options_exist(page: str, words: list[str]) -> None:
     rest = list(words)
     while hasattr(command, "commands"):
         command = command.commands[rest.pop(0)]
-    known = {option for parameter in command.params for option in parameter.opts}
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {word for word in rest if word.startswith("--")} <= known
 
 
