@@ -64,5 +64,5 @@ def test_it_leaves_the_mode_and_the_modules_as_they_were(narrow, images) -> None
     for module in model.modules():
         assert not module._forward_hooks
         assert not isinstance(module, PolarAttention) or not (module.one_by_one or "to_heads" in module.__dict__)
-    with pytest.raises(TypeError, match="only polar models"):
+    with pytest.raises(TypeError, match="only hyperbolic models"):
         calibrate(narrow("vit_tiny"), images)

@@ -176,5 +176,5 @@ def test_euclidean_maps_are_those_of_the_fused_attention(narrow) -> None:
     torch.nn.init.constant_(layer.temperature, 1.7)
     x = torch.randn(2, 5, 16, dtype=torch.float64)
     value = layer.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)[2]
-    expected = layer.out((layer.weights(x) @ value).transpose(1, 2).flatten(2))
+    expected = layer.out((layer.attention_map(x) @ value).transpose(1, 2).flatten(2))
     torch.testing.assert_close(layer(x), expected)

@@ -26,6 +26,10 @@ class VisionModel(nn.Module, Pretrained):
     """What it gives: one answer an image, or one a pixel ("segmentation")."""
     first_layer: ClassVar[str] = "embed"
     """Name of the module that sees the patches (timm's `first_conv`)."""
+    hyperbolic: ClassVar[bool] = False
+    """Whether tokens are points of hyperbolic space, with radii to report."""
+    calibrated: ClassVar[bool] = False
+    """Whether training starts by calibrating it on a first batch (`polarvit.models.calibrate`)."""
 
     def __init__(self, config: ImageConfig) -> None:
         super().__init__()
@@ -67,6 +71,11 @@ class VisionModel(nn.Module, Pretrained):
 
     def forward_head(self, x: Any, pre_logits: bool = False) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not define a head")
+
+    def as_points(self, x: Any) -> PolarPoint:
+        """Tokens as radius and direction; of a Euclidean model, norm and unit vector."""
+        norm = x.norm(dim=-1)
+        return PolarPoint(norm, x / norm.clamp_min(torch.finfo(x.dtype).tiny).unsqueeze(-1))
 
     def resize_positions(self, state: dict[str, Tensor], grid: tuple[int, int]) -> None:
         raise TypeError(f"{type(self).__name__} does not define a position table")
@@ -110,6 +119,9 @@ class VisionModel(nn.Module, Pretrained):
         if norm is None:
             return x
         return norm(x, k=self.k) if isinstance(x, PolarPoint) else norm(x)
+
+    def after_step(self) -> None:
+        """What the model does to its own weights after each update of training; most do nothing."""
 
     def trace(self, images: Tensor) -> Trace:
         """Radii, attention maps and token positions of every block as plain tensors (`polarvit.models.trace`)."""

@@ -16,7 +16,9 @@ from torch.utils.hooks import RemovableHandle
 
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.linear import radius_of_log_sinh
+from polarvit.models.base import VisionModel
 from polarvit.models.polar_vit import PolarViT
+from polarvit.models.stream import StreamModel
 from polarvit.nn import PolarAttention, PolarLinear
 
 
@@ -25,15 +27,65 @@ def target(config_target: float | None, width: int, k: float) -> float:
     return config_target if config_target is not None else math.sqrt(k) * math.asinh(math.sqrt(width / k))
 
 
+def calibrate(model: VisionModel, images: Tensor) -> dict[str, float]:
+    """Run one batch and bring every layer to the target radius; returns the mean radius each layer reached."""
+    if isinstance(model, PolarViT):
+        return _calibrate_polar(model, images)
+    if isinstance(model, StreamModel):
+        return stretch_layers(model, images)
+    raise TypeError(f"calibrate: only hyperbolic models have radii to calibrate, got {type(model).__name__}")
+
+
 @torch.no_grad()
-def calibrate(model: PolarViT, images: Tensor) -> dict[str, float]:
+def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> dict[str, float]:
+    """Calibrate a system in its own coordinates: every layer with a `stretch(delta)` is stretched to the target.
+
+    Layers are met in the order of the forward pass. A layer with a bounded radius reaches what its bounds allow.
+    `norms` takes the normalisations along, which otherwise keep their radius.
+    """
+    goal, reached = model.config.target_radius, dict[str, float]()
+
+    def meet(name: str) -> Any:
+        def hook(layer: Any, args: Any, out: Tensor) -> Tensor:
+            radius = lambda y: model.as_points(y).radius.mean().item()  # noqa: E731
+            width = out.shape[-1] - (model.as_points(out).dim != out.shape[-1])
+            wanted, low, high, at = target(goal, width, model.k), -30.0, 30.0, 0.0
+            for _ in range(40):
+                found = radius(out)
+                low, high = (at, high) if found < wanted else (low, at)
+                if math.isclose(found, wanted, rel_tol=1e-4):
+                    break
+                step = math.log(max(math.sinh(min(wanted, 80.0)), 1e-9) / max(math.sinh(min(found, 80.0)), 1e-9))
+                following = at + step if low < at + step < high else 0.5 * (low + high)
+                layer.stretch(following - at)
+                at, out = following, layer.forward(*args)
+            reached[name] = radius(out)
+            return out
+
+        return hook
+
+    kinds = [
+        (n, m) for n, m in model.named_modules() if hasattr(m, "stretch") and (norms or hasattr(m, "out_features"))
+    ]
+    hooks = [module.register_forward_hook(meet(name)) for name, module in kinds]
+    was_training = model.training
+    try:
+        model.eval()
+        model(images)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return reached
+
+
+@torch.no_grad()
+def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
     """Run one batch, setting log-radius offsets and head gains on the way so that mean radii meet the target.
 
     Layers are met in the order of the forward pass, each seeing the already calibrated ones before it. Anchors follow.
     Returns the mean radius of every layer and head group as measured after its adjustment.
     """
-    if not isinstance(model, PolarViT):
-        raise TypeError(f"calibrate: only polar models have radii to calibrate, got {type(model).__name__}")
     goal, k = model.config.target_radius, float(model.k)
     reached: dict[str, float] = {}
     hooks: list[RemovableHandle | _Undo] = []

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from polarvit.geometry import PolarPoint, to_tangent0
 from polarvit.models.base import VisionModel
 from polarvit.models.config import PolarViTConfig
+from polarvit.models.entry import SIZES, Entry
 from polarvit.nn import (
     CentroidPool,
     ClassTokenPool,
@@ -62,6 +63,8 @@ class PolarViT(VisionModel):
 
     config_class = PolarViTConfig
     first_layer = "embed.proj"
+    hyperbolic: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
     roles: ClassVar[dict[str, Role]] = {"log_k": CURVATURE}
 
     def __init__(self, config: PolarViTConfig) -> None:
@@ -123,6 +126,9 @@ class PolarViT(VisionModel):
             return self.run(self.head, pooled, k=self.k)
         return product(to_tangent0(pooled), self.head.weight) + full(self.head.bias)  # type: ignore[arg-type]
 
+    def as_points(self, x: PolarPoint) -> PolarPoint:
+        return x
+
     def no_weight_decay(self) -> set[str]:
         """Names for timm's optimizers; ours reads roles (`polarvit.parameters`)."""
         return self._names_without_decay()
@@ -131,3 +137,15 @@ class PolarViT(VisionModel):
         """Fit the position table in `state` (made for `grid`) to this model's grid, in place."""
         if "embed.table" in state:
             state["embed.table"] = resize_table(state["embed.table"], grid, self.config.grid)
+
+
+ENTRIES = tuple(
+    Entry(
+        f"polar_vit_{size}",
+        PolarViT,
+        PolarViTConfig(**fields, position_table="sincos" if size == "small" else "learned"),
+        "Bdeir & Landwehr, Polar-ViT",
+        "the paper, polar arithmetic",
+    )
+    for size, fields in SIZES.items()
+)

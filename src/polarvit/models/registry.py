@@ -5,36 +5,30 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from polarvit.models.base import VisionModel
-from polarvit.models.config import ImageConfig, checked_keys
-from polarvit.models.polar_vit import PolarViT, PolarViTConfig
-from polarvit.models.unet import UNet, UNetConfig
-from polarvit.models.vit import ViT, ViTConfig
+from polarvit.models.config import checked_keys
+from polarvit.models.entry import Entry
+
+FILES = ("polar_vit", "vit", "lorentz_vit", "hexformer", "lvit", "hvt", "unet")
+"""Files of this folder with models, each with `ENTRIES`: to add a system, write its file and name it here."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One registered architecture."""
-
-    name: str
-    model: type[VisionModel]
-    config: ImageConfig
-    reference: str
-    """Where it comes from."""
-
-
-_REGISTRY: dict[str, Entry] = {}
+def _registered() -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for file in FILES:
+        for each in import_module(f"polarvit.models.{file}").ENTRIES:
+            if each.name in found or "." in each.name:  # a dot is reserved for weight tags
+                raise ValueError(f"models/{file}.py: the name '{each.name}' is taken or contains a dot")
+            found[each.name] = each
+    return found
 
 
-def register(name: str, model: type[VisionModel], config: ImageConfig, reference: str) -> None:
-    """Add an architecture; `name` has no dot, which is reserved for weight tags."""
-    if name in _REGISTRY or "." in name:
-        raise ValueError(f"register: '{name}' is taken or contains a dot")
-    _REGISTRY[name] = Entry(name, model, config, reference)
+_REGISTRY = _registered()
 
 
 def list_models(pattern: str = "*", task: str | None = None) -> list[str]:
@@ -94,6 +88,7 @@ class ModelRow:
     """Parameters without the classifier."""
     summary: str
     reference: str
+    origin: str
 
 
 def model_rows(pattern: str = "*", setting: str = "cifar100") -> list[ModelRow]:
@@ -104,18 +99,6 @@ def model_rows(pattern: str = "*", setting: str = "cifar100") -> list[ModelRow]:
     for name in list_models(pattern, "classification"):
         with torch.device("meta"):
             model = create_model(name, **SETTINGS[setting])
-        counts = model.count(), model.count(classifier=False)
-        rows.append(ModelRow(name, setting, *counts, model.config.shape, entry(name).reference))
+        counts, known = (model.count(), model.count(classifier=False)), entry(name)
+        rows.append(ModelRow(name, setting, *counts, model.config.shape, known.reference, known.origin))
     return rows
-
-
-_SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"depth": 9, "dim": 192, "mlp_dim": 384, "heads": 12},
-    "small": {"depth": 12, "dim": 384, "mlp_dim": 1536, "heads": 6, "img_size": 224, "patch_size": 16},
-    "base": {"depth": 12, "dim": 768, "mlp_dim": 3072, "heads": 12},
-}
-for _size, _fields in _SIZES.items():
-    _table: dict[str, Any] = {"position_table": "sincos"} if _size == "small" else {}
-    register(f"polar_vit_{_size}", PolarViT, PolarViTConfig(**_fields, **_table), "Bdeir & Landwehr, Polar-ViT")
-    register(f"vit_{_size}", ViT, ViTConfig(**_fields, **_table), "Dosovitskiy et al., 2021; HexFormer's baseline")
-register("unet", UNet, UNetConfig(), "Ronneberger et al., 2015; Mishra et al., 2026")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from polarvit.geometry import PolarPoint
 from polarvit.nn import PolarAttention
 
 if TYPE_CHECKING:
@@ -57,19 +56,17 @@ class Trace:
 @torch.no_grad()
 def trace(model: VisionModel, images: Tensor) -> Trace:
     """Run `images` [B, C, H, W] once and keep what every block did."""
-    from polarvit.models.vit import Attention
-
     maps: list[Tensor] = []
 
     def see(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(module, PolarAttention):
             query, key, _ = module.project(*args, k=kwargs["k"])
             maps.append(module.weights(query, key, k=kwargs["k"]))
-        elif isinstance(module, Attention):
-            maps.append(module.weights(*args))
+        else:
+            maps.append(module.attention_map(*args))  # type: ignore[operator]
 
-    kinds = (PolarAttention, Attention)
-    hooks = [m.register_forward_pre_hook(see, with_kwargs=True) for m in model.modules() if isinstance(m, kinds)]
+    kinds = [m for m in model.modules() if isinstance(m, PolarAttention) or hasattr(m, "attention_map")]
+    hooks = [m.register_forward_pre_hook(see, with_kwargs=True) for m in kinds]
     was_training = model.training
     try:
         model.eval()  # whose blocks are never compiled ones, which would not see the hooks
@@ -80,7 +77,7 @@ def trace(model: VisionModel, images: Tensor) -> Trace:
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    points = [x if isinstance(x, PolarPoint) else _polar(x) for x in stream]
+    points = [model.as_points(x) for x in stream]
     return Trace(
         radius=torch.stack([p.radius for p in points]),
         direction=torch.stack([p.direction for p in points]),
@@ -88,8 +85,3 @@ def trace(model: VisionModel, images: Tensor) -> Trace:
         pooled=pooled,
         logits=logits,
     )
-
-
-def _polar(x: Tensor) -> PolarPoint:
-    norm = x.norm(dim=-1)
-    return PolarPoint(norm, x / norm.clamp_min(torch.finfo(x.dtype).tiny).unsqueeze(-1))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
 from polarvit.models.base import VisionModel
+from polarvit.models.entry import Entry
 from polarvit.models.unet_config import Stage, UNetConfig
 
 
@@ -163,3 +164,10 @@ class UNet(VisionModel):
 
     def resize_positions(self, state: dict[str, Tensor], grid: tuple[int, int]) -> None:
         """Nothing to do: a convolution takes any size."""
+
+
+ENTRIES = (
+    Entry(
+        "unet", UNet, UNetConfig(), "Ronneberger et al., 2015; Mishra et al., 2026", "the reference topology, Euclidean"
+    ),
+)

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from polarvit.models.base import VisionModel
 from polarvit.models.config import ViTConfig
+from polarvit.models.entry import SIZES, Entry
 from polarvit.nn.embed import patchify, resize_table
 from polarvit.nn.position import sincos_table
 from polarvit.parameters import NO_DECAY, Role
@@ -39,7 +40,7 @@ class Attention(nn.Module):
         x = F.scaled_dot_product_attention((q / self.temperature).to(v.dtype), k, v, dropout_p=dropout)
         return self.out(x.transpose(1, 2).flatten(2))
 
-    def weights(self, x: Tensor) -> Tensor:
+    def attention_map(self, x: Tensor) -> Tensor:
         """Attention weights [B, H, N, N]."""
         q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return torch.softmax((q / self.temperature) @ k.mT / q.shape[-1] ** 0.5, -1)
@@ -143,3 +144,15 @@ class ViT(VisionModel):
             extra = int(self.token is not None)
             table = state["table"]
             state["table"] = torch.cat([table[:extra], resize_table(table[extra:], grid, self.config.grid)])
+
+
+ENTRIES = tuple(
+    Entry(
+        f"vit_{size}",
+        ViT,
+        ViTConfig(**fields, position_table="sincos" if size == "small" else "learned"),
+        "Dosovitskiy et al., 2021",
+        "HexFormer's Euclidean baseline",
+    )
+    for size, fields in SIZES.items()
+)

@@ -40,6 +40,21 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
+def tensors_in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """The same for layers over plain tensors, ambient points or points of the ball: autocast off, float32 at least."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        device = next(x.device.type for x in args if isinstance(x, Tensor))
+        points = [full(x) if isinstance(x, Tensor) else x for x in args]
+        if not torch.is_autocast_enabled(device):
+            return function(*points, **kwargs)  # type: ignore[arg-type]
+        with torch.autocast(device, enabled=False):
+            return function(*points, **kwargs)  # type: ignore[arg-type]
+
+    return wrapper
+
+
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype; returns full precision."""
     return full(F.linear(x.to(weight.dtype), weight))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.sampler import BatchPlan
 from polarvit.models import VisionModel, calibrate, create_model
-from polarvit.models.polar_vit import PolarViT
 from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Recipe
@@ -34,7 +33,7 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         model = model.double()
     model = model.to(here.device)
     model.set_grad_checkpointing(recipe.train.grad_checkpointing)
-    if recipe.model.calibrate and calibrated and not recipe.model.pretrained and isinstance(model, PolarViT):
+    if recipe.model.calibrate and calibrated and not recipe.model.pretrained and model.calibrated:
         # An augmenter of its own: every process calibrates on the head of the same global batch.
         augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
         images, _ = augmenter(data.train, plan, 0, device=here.device)

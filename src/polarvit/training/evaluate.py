@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.sampler import SequentialPlan
-from polarvit.geometry import PolarPoint
+from polarvit.models import VisionModel
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
@@ -27,7 +27,7 @@ class Scores:
     top5: float
     count: int
     radius: float | None = None
-    """Mean radius of the final tokens (polar models)."""
+    """Mean radius of the final tokens (hyperbolic models)."""
 
     @property
     def best(self) -> float:
@@ -74,8 +74,8 @@ def evaluate(
             [F.cross_entropy(logits, labels, reduction="sum").double(), right.double(), among.double()]
         )
         sums[3] += len(labels)
-        if isinstance(features, PolarPoint):
-            radii = features.radius[: len(labels)]
+        if isinstance(model, VisionModel) and model.hyperbolic:
+            radii = model.as_points(features).radius[: len(labels)]
             sums[4] += radii.double().sum()
             sums[5] += radii.numel()
     model.train(was_training)

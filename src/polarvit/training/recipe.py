@@ -36,7 +36,7 @@ class Model:
     pretrained: str | None = None
     """A weight tag, folder or hub id to start from; the classifier is replaced if the classes differ."""
     calibrate: bool = True
-    """Set layer scales and head gains on the first batch (polar models only; not when starting from weights)."""
+    """Set layer scales and head gains on the first batch (Polar-ViT, Lorentz ViT; not when starting from weights)."""
 
     def __post_init__(self) -> None:
         kind = type(entry(self.name.partition(".")[0]).config)

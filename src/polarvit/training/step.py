@@ -65,6 +65,7 @@ class TrainingStep:
         self.model, self.optimizer, self.place, self.criterion = model, optimizer, place, loss
         self.precision, self.accumulate, self.clip, self.graph_wanted = precision, accumulate, clip, graph
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.after_step = getattr(getattr(model, "module", model), "after_step", None)
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = torch.zeros((), device=place.device) if graph else None
@@ -107,6 +108,8 @@ class TrainingStep:
         if self.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
         self.optimizer.step()
+        if self.after_step is not None:
+            self.after_step()
         return total
 
     def _aside(self, images: Tensor, targets: Tensor) -> Tensor:

@@ -87,6 +87,12 @@ class LorentzLinear(nn.Module):
                 h = h + full(self.bias)
             return ambient.from_space(activate(h, self.activation), k=self.k if k is None else k)
 
+    @torch.no_grad()
+    def stretch(self, delta: float) -> None:
+        """Multiply the map by e^delta; calibration moves the output outward or inward with it."""
+        for parameter in self.parameters():
+            parameter.mul_(math.exp(delta))
+
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, activation={self.activation}, k={self.k:g}"
 
@@ -147,6 +153,11 @@ class LorentzBoundedLinear(nn.Module):
             time = curvature.sqrt() + self.margin + torch.exp(full(self.scale)) * torch.sigmoid(h[..., :1])
             _, direction = norm_and_direction(activate(h[..., 1:], self.activation))
             return torch.cat([time, torch.sqrt(time.square() - curvature) * direction], -1)
+
+    @torch.no_grad()
+    def stretch(self, delta: float) -> None:
+        """Raise the ceiling: e^s grows by e^delta, which is all that moves this layer's output outward."""
+        self.scale.add_(delta)
 
     def largest_radius(self) -> float:
         """The ceiling sqrt(k) arcosh((sqrt(k) + margin + e^s)/sqrt(k)) of the output radius."""

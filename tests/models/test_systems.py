@@ -1,0 +1,141 @@
+"""The systems of other papers: each against an independent statement of its formulas, and their published sizes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import restated
+import torch
+
+from polarvit.geometry import PolarPoint, ambient, from_ball, gyroadd, to_ambient, to_ball, to_tangent0
+from polarvit.models import calibrate, create_model, list_models
+from polarvit.nn.baselines import ball
+from polarvit.nn.baselines.lorentz import TangentPoint, soft_radius_cap
+from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.parameters import Role, walk
+
+STATED = {
+    "lorentz_vit_tiny": restated.lorentz_vit,
+    "hexformer_tiny": restated.hexformer,
+    "hexformer_hybrid_tiny": restated.hexformer,
+    "lvit_tiny": restated.lvit,
+    "hvt_tiny": restated.hvt,
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_system_is_what_its_formulas_say(narrow, name) -> None:
+    generator = torch.Generator().manual_seed(3)
+    model = narrow(name).double().eval()
+    for parameter in model.parameters():  # away from ones, zeros and the origin, where mistakes hide
+        if parameter.requires_grad:
+            parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    for key, parameter in model.named_parameters():
+        if key.endswith(("token.vector", "bias.vector", "table.vector")) and not name.startswith("hvt"):
+            parameter.data[..., 0] = 0  # a tangent vector at the origin has no time component
+    images = torch.randn(2, 3, 8, 8, generator=generator, dtype=torch.float64)
+    state = restated.State({key: tensor.numpy() for key, tensor in model.state_dict().items()})
+    expected = np.stack([STATED[name](state, image.numpy(), model.config) for image in images])
+    np.testing.assert_allclose(model(images).detach().numpy(), expected, rtol=1e-8, atol=1e-9)
+
+
+def test_hexformers_have_the_published_number_of_parameters() -> None:
+    sizes = {}
+    for name in ("hexformer_tiny", "hexformer_base", "hexformer_hybrid_tiny"):
+        with torch.device("meta"):
+            sizes[name] = create_model(name, num_classes=100, img_size=32, patch_size=4).count()
+    assert sizes == {"hexformer_tiny": 2_723_746, "hexformer_base": 85_285_369, "hexformer_hybrid_tiny": 2_723_744}
+
+
+def test_lvit_and_hvt_have_the_sizes_their_layers_add_up_to() -> None:
+    with torch.device("meta"):
+        lvit, hvt = (
+            create_model(f"{name}_base", num_classes=1000, img_size=224, patch_size=16) for name in ("lvit", "hvt")
+        )
+    n, heads = 780, 12  # ambient width, 12 heads of 65
+    block = 3 * (n * 768 + 768) + n * 779 + 779 + 2 + n * 3120 + 3120 + 3121 * 779 + 779 + 4 * 779 + 2
+    assert lvit.count() == 12 * block + 769 * 779 + 779 + 196 * n + 1 + 1000 * 779 + 1000
+    d = 768
+    block = 4 * (d * d + d) + heads + 2 * 4 * d * d + 5 * d + 1 + 4 * d + 2
+    assert hvt.count() == 12 * block + d * d + d + 196 * d + 1 + 2 * d + 1000 * d + 1000
+    assert round(hvt.count() / 1e6) == 87  # the README of the original says 86 M
+
+
+def test_the_key_clamp_is_off_unless_asked_for(narrow, images) -> None:
+    for clamped in (False, True):
+        model = narrow("hexformer_tiny", clamped_keys=clamped)
+        model.after_step()
+        key, query = (getattr(model.blocks[0].attention, which).weight for which in ("key", "query"))
+        assert (key.min().item() >= 0.05 - 1e-7) is clamped
+        assert query.min() < 0
+        assert (key == 0.05).float().mean().item() > 0.5 if clamped else True
+
+
+def test_the_published_final_norm_of_hexformer_mixes_the_batch_and_ours_does_not(narrow, images) -> None:
+    for final_norm, mixes in (("tokens", False), ("batch", True)):
+        model = narrow("hexformer_tiny", final_norm=final_norm).eval()
+        alone = model(images[:2])[0]
+        assert (not torch.allclose(model(images)[0], alone, atol=1e-5)) is mixes
+        if mixes:  # every pooled point is at distance gamma of the bias, the origin here
+            radius = model.forward_head(model.forward_features(images), pre_logits=True).norm(dim=-1)
+            torch.testing.assert_close(radius, torch.ones(3), rtol=1e-3, atol=1e-3)
+
+
+def test_the_ball_is_the_same_space() -> None:
+    torch.manual_seed(0)
+    x, y = (
+        PolarPoint(2 * torch.rand(50).double(), torch.nn.functional.normalize(torch.randn(50, 5).double(), dim=-1))
+        for _ in range(2)
+    )
+    torch.testing.assert_close(ball.mobius_add(to_ball(x), to_ball(y)), to_ball(gyroadd(x, y)))
+    torch.testing.assert_close(2 * ball.log0(to_ball(x)), to_tangent0(x))
+    torch.testing.assert_close(ball.exp0(0.5 * to_tangent0(x)), to_ball(x))
+    far = ball.exp0(torch.full((1, 5), 1e4))
+    assert from_ball(far).radius.item() == pytest.approx(2 * math.atanh(0.996), rel=1e-4)
+    for function in (ball.exp0, ball.log0):
+        zero = torch.zeros(3, requires_grad=True)
+        function(zero).sum().backward()
+        torch.testing.assert_close(zero.grad, torch.ones(3))
+
+
+@pytest.mark.parametrize("r", [0.5, 3.0, 6.38, 12.0])
+def test_the_soft_cap_is_the_stated_one(r: float) -> None:
+    point = to_ambient(PolarPoint(torch.tensor([r]).double(), torch.tensor([[0.6, 0.8]]).double()))
+    capped = math.acosh(soft_radius_cap(point)[0, 0].item())
+    assert capped == pytest.approx(
+        math.acosh(2000) * math.tanh(math.atanh(0.99) / (2 * math.acosh(2000)) * r), rel=1e-6
+    )
+    assert (capped > r) is (r < 6.38)
+
+
+def test_a_point_kept_as_tangent_vector_leaves_the_origin_and_keeps_no_time() -> None:
+    point = TangentPoint(torch.zeros(4))
+    optimizer = RiemannianAdamW(param_groups(point, 0.1, 0.05))
+    goal = ambient.from_space(torch.tensor([1.0, -2.0, 0.5, 0.0]))
+    for _ in range(100):
+        optimizer.zero_grad()
+        (-ambient.inner(point(), goal)).backward()
+        optimizer.step()
+    assert abs(point.vector[0].item()) < 1e-6
+    torch.testing.assert_close(point(), goal, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["lorentz_vit_tiny", "hexformer_tiny", "lvit_tiny", "hvt_tiny"])
+def test_calibration_brings_layers_to_the_target(narrow, images, name) -> None:
+    reached = calibrate(narrow(name, target_radius=2.5), images)
+    layers = [radius for layer, radius in reached.items()]
+    assert len(layers) >= 13
+    assert layers == pytest.approx([2.5] * len(layers), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in list_models() if name.startswith(("lorentz", "hex", "lvit", "hvt"))])
+def test_points_and_gains_have_their_roles(narrow, name) -> None:
+    roles = {tagged.name: tagged.role for tagged in walk(narrow(name))}
+    assert any(role is Role.MANIFOLD for role in roles.values())
+    for key, role in roles.items():
+        if key.endswith(".vector"):
+            assert role is Role.MANIFOLD, key
+        elif key.endswith((".gain", "temperature", ".slope", ".scale", "log_temperature", "offset")) or "norm1" in key:
+            assert role is Role.NO_DECAY, key

@@ -1,0 +1,239 @@
+"""The systems Polar-ViT is compared with, stated once more: NumPy, float64, one formula after the other, k = 1.
+
+Nothing here is shared with the package: a state dict and images go in, logits come out. Points are rows, time first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_erf = np.vectorize(math.erf)
+
+
+class State(dict[str, Array]):
+    """The tensors below a prefix: `state / "blocks.0"`."""
+
+    def __truediv__(self, prefix: str) -> State:
+        return State({key[len(prefix) + 1 :]: x for key, x in self.items() if key.startswith(f"{prefix}.")})
+
+
+def gelu(x: Array) -> Array:
+    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def up(space: Array) -> Array:
+    """The point of the hyperboloid above space coordinates."""
+    return np.concatenate([np.sqrt(1 + (space**2).sum(-1, keepdims=True)), space], -1)
+
+
+def minkowski(x: Array, y: Array) -> Array:
+    return (x[..., 1:] * y[..., 1:]).sum(-1) - x[..., 0] * y[..., 0]
+
+
+def from_origin(v: Array) -> Array:
+    """exp_o: v along its own direction by its own length."""
+    r = np.linalg.norm(v, axis=-1, keepdims=True)
+    return np.concatenate([np.cosh(r), np.where(r > 0, np.sinh(r) / np.where(r > 0, r, 1), 1) * v], -1)
+
+
+def to_origin(x: Array) -> Array:
+    space = x[..., 1:]
+    s = np.linalg.norm(space, axis=-1, keepdims=True)
+    return np.arcsinh(s) * space / s
+
+
+def midpoint(points: Array, weights: Array) -> Array:
+    """Lorentz centroid of points [M, n+1]."""
+    mean = weights @ points
+    return mean / math.sqrt(-minkowski(mean, mean))
+
+
+def layer_norm(x: Array, weight: Array, bias: Array, eps: float) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt(centred.var(-1, keepdims=True) + eps) * weight + bias
+
+
+def patches(image: Array, p: int) -> Array:
+    """[C, H, W] -> [N, p p C], row by row, channels last."""
+    _, h, w = image.shape
+    cut = [
+        image[:, i : i + p, j : j + p].transpose(1, 2, 0).reshape(-1) for i in range(0, h, p) for j in range(0, w, p)
+    ]
+    return np.stack(cut)
+
+
+def mlr(x: Array, head: State) -> Array:
+    """Lorentz MLR of one point, class by class."""
+    logits = []
+    for a, z in zip(head["offset"], head["normal"], strict=True):
+        w = np.concatenate([[math.sinh(a) * np.linalg.norm(z)], math.cosh(a) * z])
+        beta = math.sqrt(minkowski(w, w))
+        logits.append(beta * math.asinh(minkowski(w, x) / beta))
+    return np.array(logits)
+
+
+def lorentz_vit(state: State, image: Array, c: Any) -> Array:
+    """The ambient Lorentz ViT: general layers, geodesic scores, centroids, space norms and residuals."""
+
+    def linear(x: Array, name: str, prefix: State) -> Array:
+        return up(x @ prefix[f"{name}.weight"].T)
+
+    x = linear(up(patches(image, c.patch_size)), "proj", state / "embed")
+    x = up(x[:, 1:] + state["embed.table"])
+    x = np.concatenate([from_origin(state["embed.token.vector"][None, 1:]), x])
+    d = c.dim // c.heads
+    for i in range(c.depth):
+        b = state / f"blocks.{i}"
+        y = up(layer_norm(x[:, 1:], b["norm1.weight"], b["norm1.bias"], c.norm_eps))
+        q, k, v = (linear(y, name, b / "attention")[:, 1:] for name in ("query", "key", "value"))
+        heads = []
+        for h in range(c.heads):
+            qh, kh, vh = (up(z[:, h * d : (h + 1) * d]) for z in (q, k, v))
+            distance = np.arccosh(-minkowski(qh[:, None], kh[None]))
+            p = softmax(-(distance**2) / math.sqrt(d) / math.exp(b["attention.log_temperature"][h]))
+            heads.append(np.stack([midpoint(vh, row)[1:] for row in p]))
+        x = up(x[:, 1:] + linear(up(np.concatenate(heads, -1)), "out", b / "attention")[:, 1:])
+        y = up(layer_norm(x[:, 1:], b["norm2.weight"], b["norm2.bias"], c.norm_eps))
+        hidden = up(gelu(y @ b["mlp.0.weight"].T))
+        x = up(x[:, 1:] + hidden @ b["mlp.1.weight"].T)
+    x = up(layer_norm(x[:, 1:], state["norm.weight"], state["norm.bias"], c.norm_eps))
+    return mlr(x[0], state / "head")
+
+
+def hex_norm(x: Array, gain: float, bias: Array, eps: float) -> Array:
+    """Centre, divide by the mean distance, carry to the bias: boosts as matrices instead of transports."""
+    mean = midpoint(x, np.full(len(x), 1 / len(x)))
+    centred = x @ boost_to(mean, inverse=True).T
+    v = to_origin(centred)
+    spread = np.linalg.norm(v, axis=-1).mean()
+    return from_origin(v * gain / (spread + eps)) @ boost_to(from_origin(bias)).T
+
+
+def boost_to(point: Array, inverse: bool = False) -> Array:
+    """The matrix of the pure boost that carries the origin to `point`."""
+    t, s = point[0], point[1:] * (-1 if inverse else 1)
+    matrix = np.eye(len(point))
+    matrix[0, 0], matrix[0, 1:], matrix[1:, 0] = t, s, s
+    matrix[1:, 1:] += np.outer(s, s) / (1 + t)
+    return matrix
+
+
+def hexformer(state: State, image: Array, c: Any) -> Array:
+    """HexFormer: sigmoid-timed layers with shared times of heads, tangent aggregation, norms over tokens."""
+
+    def raw(x: Array, name: str, prefix: State) -> tuple[Array, Array]:
+        h = x @ prefix[f"{name}.weight"].T
+        return 1 / (1 + np.exp(-h[:, :1])) * math.exp(prefix[f"{name}.scale"]) + 1.5, h[:, 1:]
+
+    def stretched(t: Array, s: Array) -> Array:
+        return np.concatenate([t, s * np.sqrt(t**2 - 1) / np.linalg.norm(s, axis=-1, keepdims=True)], -1)
+
+    x = stretched(*raw(up(patches(image, c.patch_size)), "proj", state / "embed"))
+    x = np.concatenate([from_origin(state["embed.token.vector"][None, 1:]), x])
+    x = up(x[:, 1:] + state["embed.table"])
+    d = c.dim // c.heads
+    for i in range(c.depth):
+        b = state / f"blocks.{i}"
+        y = hex_norm(x, b["norm1.gain"][0], b["norm1.bias.vector"][1:], c.norm_eps)
+        (tq, q), (tk, k), (tv, v) = (raw(y, name, b / "attention") for name in ("query", "key", "value"))
+        heads = []
+        for h in range(c.heads):
+            cut = slice(h * d, (h + 1) * d)
+            qh, kh, vh = stretched(tq, q[:, cut]), stretched(tk, k[:, cut]), stretched(tv, v[:, cut])
+            squared = -2 - 2 * minkowski(qh[:, None], kh[None])
+            p = softmax(-squared / math.sqrt(d) / b["attention.temperature"][0])
+            heads.append(from_origin(p @ to_origin(vh))[:, 1:])
+        x = up(x[:, 1:] + stretched(*raw(up(np.concatenate(heads, -1)), "out", b / "attention"))[:, 1:])
+        y = hex_norm(x, b["norm2.gain"][0], b["norm2.bias.vector"][1:], c.norm_eps)
+        t, s = raw(y, "0", b / "mlp")
+        x = up(x[:, 1:] + stretched(*raw(stretched(t, gelu(s)), "1", b / "mlp"))[:, 1:])
+    x = hex_norm(x, state["norm.gain"][0], state["norm.bias.vector"][1:], c.norm_eps)
+    if c.head == "mlr":
+        return mlr(x[0], state / "head")
+    return to_origin(x[0]) @ state["head.weight"].T + state["head.bias"]
+
+
+def lvit(state: State, image: Array, c: Any) -> Array:
+    """LViT: biased general layers, inner-product scores, centroids, sums brought back and scaled by 27.5."""
+
+    def linear(x: Array, name: str, prefix: State) -> Array:
+        return x @ prefix[f"{name}.weight"].T + prefix[f"{name}.bias"]
+
+    def summed(x: Array, y: Array, w: float, scale: float) -> Array:
+        z = x + w * y
+        return up(scale * z[:, 1:] / np.sqrt(np.abs(minkowski(z, z)))[:, None])
+
+    x = up(linear(up(patches(image, c.patch_size)), "proj", state / "embed"))
+    x = summed(x, from_origin(state["embed.table.vector"][:, 1:]), float(state["embed.add.weight"]), 1.0)
+    d = c.dim // c.heads
+    for i in range(c.depth):
+        b = state / f"blocks.{i}"
+        x = up(layer_norm(x[:, 1:], b["norm1.weight"], b["norm1.bias"], c.norm_eps))
+        q, k, v = (linear(x, name, b / "attention") for name in ("query", "key", "value"))
+        heads = []
+        for h in range(c.heads):
+            qh, kh, vh = (up(z[:, h * d : (h + 1) * d]) for z in (q, k, v))
+            scores = (2 + 2 * minkowski(qh[:, None], kh[None])) / b["attention.scale"][0] + b["attention.bias"]
+            heads.append(np.stack([midpoint(vh, row) for row in softmax(scores)]))
+        step = up(linear(np.concatenate(heads, -1), "out", b / "attention"))
+        x = summed(x, step, float(b["residual1.weight"]), c.residual_scale)
+        y = up(layer_norm(x[:, 1:], b["norm2.weight"], b["norm2.bias"], c.norm_eps))
+        step = up(linear(up(gelu(linear(y, "0", b / "mlp"))), "1", b / "mlp"))
+        x = summed(x, step, float(b["residual2.weight"]), c.residual_scale)
+    return mlr(midpoint(x, np.full(len(x), 1 / len(x))), state / "head")
+
+
+def hvt(state: State, image: Array, c: Any) -> Array:
+    """HVT in the ball of radius 1, with points kept within 0.996 of the centre."""
+
+    def inside(x: Array) -> Array:
+        size = np.linalg.norm(x, axis=-1, keepdims=True)
+        return np.where(size > 0.996, 0.996 * x / size, x)
+
+    def exp(v: Array) -> Array:
+        size = np.linalg.norm(v, axis=-1, keepdims=True)
+        return inside(np.tanh(size) * v / np.where(size > 0, size, 1))
+
+    def log(x: Array) -> Array:
+        size = np.linalg.norm(x, axis=-1, keepdims=True)
+        return np.arctanh(size) * x / np.where(size > 0, size, 1)
+
+    def add(x: Array, y: Array) -> Array:
+        xy, xx, yy = ((a * b).sum(-1, keepdims=True) for a, b in ((x, y), (x, x), (y, y)))
+        return inside(((1 + 2 * xy + yy) * x + (1 - xx) * y) / (1 + 2 * xy + xx * yy))
+
+    def linear(v: Array, name: str, prefix: State) -> Array:
+        """From a tangent vector at the centre to a point."""
+        return add(exp(v @ prefix[f"{name}.weight"].T), exp(prefix[f"{name}.bias.vector"] / 2))
+
+    def norm(x: Array, name: str, prefix: State) -> Array:
+        return exp(layer_norm(log(x), prefix[f"{name}.weight"], prefix[f"{name}.bias"], c.norm_eps))
+
+    x = linear(patches(image, c.patch_size), "proj", state / "embed")
+    x = add(x, exp(state["embed.scale"] * log(exp(state["embed.table.vector"] / 2))))
+    d = c.dim // c.heads
+    for i in range(c.depth):
+        b = state / f"blocks.{i}"
+        q, k, v = (linear(log(x), name, b / "attention") for name in ("query", "key", "value"))
+        heads = []
+        for h in range(c.heads):
+            qh, kh, vh = (log(z[:, h * d : (h + 1) * d]) for z in (q, k, v))
+            heads.append(softmax(qh @ kh.T / math.sqrt(d) / b["attention.temperature"][h, 0, 0]) @ vh)
+        step = linear(log(exp(np.concatenate(heads, -1))), "out", b / "attention")
+        x = norm(add(x, exp(b["residual1.scale"] * log(step))), "norm1", b)
+        hidden = log(linear(log(x), "0", b / "mlp"))
+        slope = b["mlp.1.slope"][0]
+        step = linear(log(exp(np.where(hidden > 0, hidden, slope * hidden))), "2", b / "mlp")
+        x = norm(add(x, exp(b["residual2.scale"] * log(step))), "norm2", b)
+    pooled = log(norm(x, "norm", state)).mean(0)
+    return pooled @ state["head.weight"].T + state["head.bias"]
