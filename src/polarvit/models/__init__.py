@@ -11,12 +11,15 @@ from polarvit.models.timm_registry import register_if_timm_is_loaded, register_w
 from polarvit.models.trace import Trace
 from polarvit.models.unet import UNet, UNetTrace
 from polarvit.models.unet_config import UNetConfig
+from polarvit.models.unet_polar import PolarUNet, PolarUNetConfig
 from polarvit.models.vit import ViT
 from polarvit.models.weights import WeightsError, list_pretrained, load_pretrained
 
 __all__ = [
     "AmbientTwin",
     "ModelRow",
+    "PolarUNet",
+    "PolarUNetConfig",
     "PolarViT",
     "PolarViTConfig",
     "Trace",

@@ -1,6 +1,7 @@
 """Modules over `PolarPoint`: each takes points and returns points, and declares the roles of its parameters."""
 
 from polarvit.nn.attention import PolarAttention
+from polarvit.nn.conv import PolarActivation, PolarBatchNorm2d, PolarConv2d, PolarMaxPool2d, PolarUpsample2d
 from polarvit.nn.embed import PolarPatchEmbed
 from polarvit.nn.head import CentroidPool, ClassTokenPool, PolarMLR
 from polarvit.nn.linear import PolarLinear, PolarMLP
@@ -27,11 +28,16 @@ __all__ = [
     "GyroLayerNorm",
     "HoroShift",
     "NoShift",
+    "PolarActivation",
     "PolarAttention",
+    "PolarBatchNorm2d",
+    "PolarConv2d",
     "PolarLinear",
     "PolarMLP",
     "PolarMLR",
+    "PolarMaxPool2d",
     "PolarPatchEmbed",
+    "PolarUpsample2d",
     "PositionalEncoding",
     "RadiusRule",
     "Residual",
