@@ -67,10 +67,10 @@ class PolarBatchNorm2d(nn.Module):
     @torch.no_grad()
     def remember(self, b: Tensor, v: Tensor, spread: Tensor, *, k: float | Tensor) -> None:
         """Let the batch into the running statistics."""
-        old, new = rescaled(self.running_mean, k), (b, v)
-        t = torch.relu(torch.maximum(old[0], b) - LARGEST)
-        blocks = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in (old, new))
-        a, u = merged(*blocks, self.momentum).point(t)
+        points = rescaled(self.running_mean, k), (b, v)
+        t = torch.relu(torch.maximum(points[0][0], b) - LARGEST)
+        old, new = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in points)
+        a, u = merged(old, new, self.momentum).point(t)
         self.running_mean.copy_(restore(a, k) * u)
         self.running_spread.lerp_(spread.to(self.running_spread.dtype), self.momentum)
 
