@@ -20,8 +20,9 @@ WARM_UP = 3
 
 
 def set_precision(precision: Precision) -> None:
-    """Matrix products of float32 in TF32, or strictly in float32."""
+    """Matrix products and convolutions of float32 in TF32, or strictly in float32."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"  # on by default: convolutions would not be strict
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
