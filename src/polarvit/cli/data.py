@@ -226,8 +226,12 @@ def guess(name: str) -> Kind:
 
 def describe(path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Classes and splits of data that training can read: digits, a prepared folder, a folder of class folders."""
+    from polarvit.data.discs import COUNTS
+    from polarvit.data.packed_masks import CLASSES
     from polarvit.data.sources import DigitsSource, FolderSource
 
+    if path == "discs":
+        return CLASSES, tuple(COUNTS)
     if path == "digits":
         digits = DigitsSource()
         return digits.classes, digits.splits

@@ -42,8 +42,8 @@ class NoPictures(RuntimeError):
 
 
 @contextmanager
-def figure(path: Path, width: float, height: float, panels: int = 1, **options: Any) -> Iterator[Any]:
-    """A figure with `panels` axes side by side, saved to `path` when the block ends.
+def figure(path: Path, width: float, height: float, panels: int = 1, *, rows: int = 1, **options: Any) -> Iterator[Any]:
+    """A figure with `panels` axes side by side, in so many rows, saved to `path` when the block ends.
 
     Yields the axes (a single one, or an array). Raises `NoPictures` without matplotlib.
     """
@@ -55,7 +55,7 @@ def figure(path: Path, width: float, height: float, panels: int = 1, **options: 
     from matplotlib import pyplot
 
     with pyplot.rc_context(STYLE), warnings.catch_warnings():
-        drawn, axes = pyplot.subplots(1, panels, figsize=(width, height), layout="constrained", **options)
+        drawn, axes = pyplot.subplots(rows, panels, figsize=(width, height), layout="constrained", **options)
         try:
             yield axes
             path.parent.mkdir(parents=True, exist_ok=True)

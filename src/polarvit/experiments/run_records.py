@@ -82,11 +82,11 @@ def portable(recipe: Recipe) -> Recipe:
 
 def thinned(log: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every evaluation, and at most `LINES` evenly spaced lines of the rest with the last; five digits."""
-    rest = [index for index, line in enumerate(log) if "top1" not in line]
+    rest = [index for index, line in enumerate(log) if "val_loss" not in line]
     count = min(LINES, len(rest))
     chosen = {rest[round((i + 1) * len(rest) / count) - 1] for i in range(count)}
     return [
         {key: value if isinstance(value, int) else float(f"{value:.5g}") for key, value in line.items()}
         for index, line in enumerate(log)
-        if "top1" in line or index in chosen
+        if "val_loss" in line or index in chosen
     ]

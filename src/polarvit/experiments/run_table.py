@@ -16,7 +16,7 @@ from polarvit.tables import console, table
 def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
     """One row in the JSON: the paper's value, ours with mean, standard deviation and seeds, and every run."""
     own = [result for result in results if result.row == row]
-    values = [result.top1 for result in own if result.top1 is not None]
+    values = [result.value for result in own if result.value is not None]
     paper = row.paper
     return {
         "name": row.name,
@@ -49,16 +49,17 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "steps": recipe.train.steps,
             "batch_size": recipe.train.batch_size,
             "rows": [summary(row, results) for row in rows],
-            "summary": listed([summary(row, results) for row in rows], recipe.train.steps),
+            "summary": listed(rows, results, settings),
         },
     )
     return path
 
 
-def listed(rows: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
+def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> dict[str, Any]:
     """Our value of every row that ran, as `polarvit reproduce --list` shows it, with the machine of its runs."""
     found: dict[str, Any] = {}
-    for row in rows:
+    for each in rows:
+        row, steps = summary(each, results), resolved(each, 0, settings).train.steps
         if not row["runs"]:
             continue
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"

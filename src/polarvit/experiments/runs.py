@@ -35,12 +35,14 @@ METRICS, DIVERGED, RECIPE = "metrics.json", "diverged.json", "recipe.yaml"
 
 TOY: dict[str, Any] = {"img_size": 16, "patch_size": 8, "depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
 """Options that make any vision model small enough for the digits on a CPU."""
+TOY_MASKS: dict[str, Any] = {"img_size": 32, "width": 4, "levels": 2}
+"""The same for the U-Nets and the discs."""
 TOY_STEPS = 20
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What the paper says: top-1 accuracy in percent with its spread over seeds, or a word (`diverged`)."""
+    """What the paper says: top-1 in percent, or Dice, with its spread over seeds, or a word (`diverged`)."""
 
     mean: float | None = None
     std: float | None = None
@@ -73,15 +75,25 @@ class Result:
     diverged: str = ""
 
     @property
+    def scores(self) -> dict[str, Any] | None:
+        """The final scores: of the test split if the recipe names one."""
+        return (self.metrics.get("test_scores") or self.metrics["scores"]) if self.metrics else None
+
+    @property
     def top1(self) -> float | None:
-        return self.metrics["scores"]["top1"] if self.metrics else None
+        return self.scores["top1"] if self.scores else None
+
+    @property
+    def value(self) -> float | None:
+        """What the table is about: Dice of a segmentation, else top-1."""
+        return self.scores["dice"] if self.scores and "dice" in self.scores else self.top1
 
     def record(self) -> dict[str, Any]:
         """The run in the JSON of the study."""
         if self.metrics is None:
             return {"seed": self.seed, "diverged": self.diverged}
         found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
-        return {"seed": self.seed, **self.metrics["scores"], **found, "machine": self.metrics["machine"]}
+        return {"seed": self.seed, **(self.scores or {}), **found, "machine": self.metrics["machine"]}
 
 
 def study(
@@ -93,10 +105,15 @@ def study(
     say: Callable[[str], None] = print,
     note: str = "",
     records: Path | None = None,
+    show: Callable[[str, Sequence[Row], Sequence[Result], Settings, str], None] | None = None,
 ) -> list[str]:
-    """Run what is missing, print the table, write the JSON; returns rows that diverged where the paper's did not."""
+    """Run what is missing, print the table (with `show` in its own way), write the JSON.
+
+    Returns rows that diverged where the paper's did not.
+    """
     from polarvit.experiments.run_records import all_finished
-    from polarvit.experiments.run_table import show, write
+    from polarvit.experiments.run_table import show as show_rows
+    from polarvit.experiments.run_table import write
 
     results = all_finished(name, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
@@ -117,7 +134,7 @@ def study(
             write(name, title, rows, all_finished(name, rows, settings, records), settings)
     results = all_finished(name, rows, settings, records)
     write(name, title, rows, results, settings)
-    show(title, rows, results, settings, note)
+    (show or show_rows)(title, rows, results, settings, note)
     if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
         raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
     return [f"{job.name}: {job.why()}" for job in jobs if job.state == "dead"] + [
@@ -180,10 +197,10 @@ def shortened(recipe: Recipe, steps: int) -> Recipe:
 
 
 def toy(recipe: Recipe) -> Recipe:
-    """The recipe's model, narrow, with the data, optimizer and loop of the recipe `digits`: it shows that all runs."""
-    digits = load("digits")
-    model = replace(recipe.model, options={**recipe.model.options, **TOY})
-    return replace(digits, title=f"{recipe.title} (toy size)", model=model)
+    """The recipe's model, narrow, with data, optimizer and loop of the recipe `digits` (or `discs`): shows it runs."""
+    base, options = ("discs_unet", TOY_MASKS) if recipe.task == "segmentation" else ("digits", TOY)
+    model = replace(recipe.model, options={**recipe.model.options, **options})
+    return replace(load(base), title=f"{recipe.title} (toy size)", model=model)
 
 
 def place(name: str, row: Row, settings: Settings) -> Path:

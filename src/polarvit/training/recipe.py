@@ -49,7 +49,7 @@ class Data:
     """Which images."""
 
     path: str
-    """A folder made by `polarvit data prepare`, a folder of class folders (streamed), or `digits` (built in)."""
+    """A folder of `polarvit data prepare`, a folder of class folders (streamed), `digits` or `discs` (built-in)."""
     train: str = "train"
     """Split to train on."""
     validation: str | None = "test"

@@ -10,6 +10,7 @@ import torch
 
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
+from polarvit.data.discs import discs
 from polarvit.data.errors import DataError
 from polarvit.data.packed import PackedDataset, prepare
 from polarvit.data.sources import DigitsSource, FolderSource
@@ -61,6 +62,8 @@ def open_split(recipe: Recipe, split: str, device: torch.device, *, training: bo
     """One split of the recipe's data."""
     if recipe.data.path == "digits":
         return _digits(split).to(device)
+    if recipe.data.path == "discs":
+        return discs(split, image_size(recipe), device)
     path = Path(recipe.data.path)
     if (path / "meta.json").exists():
         packed = PackedDataset.open(path, split)

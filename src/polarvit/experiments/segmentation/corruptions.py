@@ -1,0 +1,71 @@
+"""Images made worse, step by step: blur, noise, contrast. Values stay between 0 and 1; masks stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from polarvit.data.augment.masks import MaskAugmenter
+from polarvit.data.augment.pipeline import Batch
+from polarvit.data.dataset import ImageDataset
+from polarvit.data.sampler import SequentialPlan
+
+Corrupt = Callable[[Tensor, float, torch.Generator], Tensor]
+
+
+def blur(images: Tensor, sigma: float, _: torch.Generator) -> Tensor:
+    """A Gaussian of `sigma` pixels; the border is repeated outwards."""
+    radius = max(1, round(3 * sigma))
+    places = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
+    kernel = torch.exp(-places.square() / (2 * sigma**2))
+    kernel = (kernel / kernel.sum()).view(1, 1, 1, -1)
+    planes = images.flatten(0, 1).unsqueeze(1)
+    for each, pad in ((kernel, (radius, radius, 0, 0)), (kernel.transpose(2, 3), (0, 0, radius, radius))):
+        planes = F.conv2d(F.pad(planes, pad, mode="replicate"), each)
+    return planes.view_as(images)
+
+
+def noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+    """Gaussian noise of standard deviation `sigma`, the same on every machine, cut to [0, 1]."""
+    drawn = torch.randn(images.shape, generator=generator).to(images)
+    return (images + sigma * drawn).clamp(0, 1)
+
+
+def contrast(images: Tensor, factor: float, _: torch.Generator) -> Tensor:
+    """Every value moved away from (factor > 1) or towards (< 1) the mean of its image, cut to [0, 1]."""
+    mean = images.mean((1, 2, 3), keepdim=True)
+    return (mean + factor * (images - mean)).clamp(0, 1)
+
+
+CORRUPTIONS: dict[str, tuple[Corrupt, str, tuple[float, ...]]] = {
+    "blur": (blur, "standard deviation, px", (1.0, 2.0, 3.0, 4.0, 6.0)),
+    "noise": (noise, "standard deviation", (0.05, 0.1, 0.15, 0.2, 0.3)),
+    "contrast": (contrast, "factor", (0.25, 0.5, 0.75, 1.5, 2.0)),
+}
+"""Name: what is done, what the number means, the numbers; without any corruption, blur and noise are 0, contrast 1."""
+CLEAN = {"blur": 0.0, "noise": 0.0, "contrast": 1.0}
+
+
+class CorruptingAugmenter(MaskAugmenter):
+    """Evaluation batches with one corruption of one strength, drawn from a seed and the step."""
+
+    def __init__(self, plain: MaskAugmenter, corrupt: Corrupt, strength: float, seed: int = 0) -> None:
+        super().__init__(plain.config, plain.num_classes, plain.image_size)
+        self.corrupt, self.strength, self.seed = corrupt, strength, seed
+
+    def evaluation_batch(
+        self,
+        dataset: ImageDataset,
+        plan: SequentialPlan,
+        step: int,
+        rank: int = 0,
+        world: int = 1,
+        device: torch.device | str = "cpu",
+    ) -> Batch:
+        images, masks = super().evaluation_batch(dataset, plan, step, rank, world, device)
+        mean, std = (torch.tensor(v, device=images.device).view(3, 1, 1) for v in (self.config.mean, self.config.std))
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + step)
+        return (self.corrupt(images * std + mean, self.strength, generator) - mean) / std, masks

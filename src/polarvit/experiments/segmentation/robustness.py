@@ -1,0 +1,149 @@
+"""Dice of the trained nets on test images that were made worse: polar against Euclidean, from the table's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from polarvit.data.augment.masks import MaskAugmenter
+from polarvit.experiments.catalogue.segmentation import PAPER, SETS
+from polarvit.experiments.pictures import BLUE, GREY, VERMILION, NoPictures, figure, label
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.segmentation.corruptions import CLEAN, CORRUPTIONS, CorruptingAugmenter
+from polarvit.experiments.segmentation.rows import Trained, trained
+from polarvit.provenance import provenance, write_json
+from polarvit.tables import console, table
+from polarvit.training import MaskScores, SettingsError
+from polarvit.training.distributed import Place, place
+from polarvit.training.sets import image_size, open_split
+from polarvit.training.step import set_precision
+from polarvit.training.task import measure
+
+NETS = {"euclidean": GREY, "ambient": VERMILION, "polar": BLUE}
+"""Nets that are compared, where their weights are there, and their colours."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One net on one set under one corruption."""
+
+    net: str
+    set: str
+    corruption: str
+    strength: float
+    dice: float
+    image_dice: float
+    seed: int
+
+
+def run(settings: Settings) -> list[str]:
+    """Measure every net of the table that was trained, print, write JSON and a picture; claims nothing by itself."""
+    found = [run for net in NETS for key in SETS if (run := trained(net, key, settings))]
+    if not found:
+        raise SettingsError(f"no trained nets under {settings.runs}; run first: polarvit reproduce segmentation")
+    points: list[Point] = []
+    with place(settings.device) as here:
+        for one in found:
+            points += measured(one, here)
+            write(points, settings)
+    show(points, settings)
+    name = "segmentation-robustness" + ("-quick" if settings.quick else "")
+    try:
+        picture(points, settings.out / f"{name}.png")
+    except NoPictures as error:
+        console().print(str(error))
+    return []
+
+
+def measured(one: Trained, here: Place) -> Iterator[Point]:
+    """The clean score and that under every corruption of every strength."""
+    recipe = one.recipe
+    set_precision(recipe.train.precision)
+    model = one.model().to(here.device)
+    assert recipe.data.test is not None
+    split = open_split(recipe, recipe.data.test, here.device, training=False)
+    plain = MaskAugmenter(recipe.augment, model.num_classes, image_size(recipe))
+    net, _, key = one.row.name.partition("_")
+
+    def point(corruption: str, strength: float, augmenter: MaskAugmenter) -> Point:
+        scores = measure(recipe, model, split, augmenter, here)
+        assert isinstance(scores, MaskScores)
+        return Point(net, key, corruption, strength, scores.dice, scores.image_dice, one.seed)
+
+    clean = point("", 0.0, plain)
+    for name, (corrupt, _, strengths) in CORRUPTIONS.items():
+        yield Point(net, key, name, CLEAN[name], clean.dice, clean.image_dice, one.seed)
+        for strength in strengths:
+            yield point(name, strength, CorruptingAugmenter(plain, corrupt, strength))
+
+
+def write(points: Sequence[Point], settings: Settings) -> None:
+    """The JSON as far as it is measured."""
+    name = "segmentation-robustness"
+    kept = {
+        f"{p.net}_{p.set}_{corruption}": f"{clean_of(points, p).dice:.3f} clean, {mean_of(points, p):.3f} corrupted"
+        for p in points
+        for corruption in [p.corruption]
+    }
+    write_json(
+        settings.out / f"{name}{'-quick' if settings.quick else ''}.json",
+        {
+            "experiment": name,
+            "command": f"polarvit reproduce {name}",
+            "provenance": provenance(seed=settings.seed, quick=settings.quick),
+            "summary": kept,
+            "points": [asdict(point) for point in points],
+        },
+    )
+
+
+def clean_of(points: Sequence[Point], like: Point) -> Point:
+    """The uncorrupted point of the same net, set and corruption."""
+    return next(p for p in line(points, like.net, like.set, like.corruption) if p.strength == CLEAN[p.corruption])
+
+
+def mean_of(points: Sequence[Point], like: Point) -> float:
+    """Mean Dice over the strengths of a corruption; the clean one where no other is measured yet."""
+    worse = [p for p in line(points, like.net, like.set, like.corruption) if p.strength != CLEAN[p.corruption]]
+    return sum(p.dice for p in worse) / len(worse) if worse else like.dice
+
+
+def line(points: Sequence[Point], net: str, key: str, corruption: str) -> list[Point]:
+    """The points of one curve, by strength."""
+    own = [p for p in points if (p.net, p.set, p.corruption) == (net, key, corruption)]
+    return sorted(own, key=lambda p: p.strength)
+
+
+def show(points: Sequence[Point], settings: Settings) -> None:
+    """Print a row for each set, corruption and net: Dice at every strength."""
+    out = console()
+    for name, (_, meaning, strengths) in CORRUPTIONS.items():
+        marks = sorted([CLEAN[name], *strengths])
+        rows: list[list[str] | None] = []
+        for key, title in SETS.items():
+            curves = {net: line(points, net, key, name) for net in NETS}
+            curves = {net: curve for net, curve in curves.items() if curve}
+            rows += [[title, PAPER[net][0], *(f"{p.dice:.3f}" for p in curve)] for net, curve in curves.items()]
+            rows += [None] if curves else []
+        heading = f"Test Dice under {name} ({meaning}; {CLEAN[name]:g} is the clean image)"
+        toys = "TOY SIZE on discs" if settings.quick else ""
+        out.print(table(heading, ["set", "net", *(f"{mark:g}" for mark in marks)], rows, caption=toys, text=("net",)))
+
+
+def picture(points: Sequence[Point], path: Path) -> None:
+    """Dice against strength: corruptions across, sets down."""
+    keys = [key for key in SETS if any(p.set == key for p in points)]
+    with figure(path, 11, 2.9 * len(keys), len(CORRUPTIONS), rows=len(keys), squeeze=False) as axes:
+        for row, key in zip(axes, keys, strict=True):
+            for ax, (name, (_, meaning, _)) in zip(row, CORRUPTIONS.items(), strict=True):
+                for net, colour in NETS.items():
+                    curve = line(points, net, key, name)
+                    if not curve:
+                        continue
+                    ax.plot([p.strength for p in curve], [p.dice for p in curve], "o-", color=colour, markersize=3.5)
+                    label(ax, curve[-1].strength, curve[-1].dice, f" {net}", colour, va="center", clip_on=False)
+                ax.set_title(f"{SETS[key]}: {name}")
+                ax.set_xlabel(meaning)
+                ax.margins(x=0.18)
+            row[0].set_ylabel("test Dice")

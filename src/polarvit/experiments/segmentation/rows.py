@@ -1,0 +1,68 @@
+"""The rows of the table: four nets on five sets, with the paper's test Dice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from polarvit.experiments.catalogue.segmentation import PAPER, SETS
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.runs import Row, Stated, place, resolved
+from polarvit.models import VisionModel
+from polarvit.models.weights import load_pretrained
+from polarvit.training import Recipe
+
+NAME = "segmentation"
+NETS = {"euclidean": "unet", "poincare": "unet_poincare", "ambient": "unet_lorentz", "polar": "unet_polar"}
+RECIPES = {key: {"kvasir": "kvasir_seg"}.get(key, key) for key in SETS}
+"""How the recipes of a set begin."""
+
+ROWS = tuple(
+    Row(f"{net}_{key}", f"{label}, {SETS[key]}", f"{RECIPES[key]}_{NETS[net]}", paper=Stated(float(value)))
+    for net, (label, values) in PAPER.items()
+    for key, value in zip(SETS, values, strict=True)
+)
+
+
+def at(settings: Settings) -> tuple[tuple[Row, ...], Settings]:
+    """Rows and settings with `--data`, which here is the folder that holds the prepared sets, put into the rows."""
+    if settings.data is None or settings.quick:
+        return ROWS, replace(settings, data=None)
+    root = settings.data
+    rows = tuple(replace(row, overrides=(f"data.path={Path(root) / folder_of(row)}",)) for row in ROWS)
+    return rows, replace(settings, data=None)
+
+
+def folder_of(row: Row) -> str:
+    """Name of the folder of a row's prepared set."""
+    return RECIPES[row.name.rpartition("_")[2]].replace("_", "-")
+
+
+def ready(row: Row, settings: Settings) -> bool:
+    """Whether the row's data is prepared here."""
+    return settings.quick or (Path(resolved(row, 0, settings).data.path) / "meta.json").is_file()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run of the table."""
+
+    row: Row
+    seed: int
+    recipe: Recipe
+    folder: Path
+
+    def model(self) -> VisionModel:
+        """Its weights, on the CPU, in evaluation mode."""
+        return load_pretrained(self.folder / "model")
+
+
+def trained(net: str, key: str, settings: Settings) -> Trained | None:
+    """The run of a net on a set with the first seed asked for that is finished; None if there is none."""
+    rows, settings = at(settings)
+    row = next(row for row in rows if row.name == f"{net}_{key}")
+    for seed in settings.all_seeds:
+        folder = place(NAME, row, settings) / f"seed-{seed}"
+        if (folder / "metrics.json").is_file() and ready(row, settings):
+            return Trained(row, seed, resolved(row, seed, settings), folder)
+    return None
