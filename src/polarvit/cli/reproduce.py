@@ -59,6 +59,13 @@ def reproduce(
     minutes: Annotated[
         float | None, typer.Option("--minutes", min=0, help="Save and stop after so long; the same command goes on.")
     ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option("--weights", help="Trained model to look at, where none is trained; may be repeated."),
+    ] = None,
+    images: Annotated[
+        int | None, typer.Option("--images", min=2, help="Test images to look at, where none is trained. Default: all.")
+    ] = None,
 ) -> None:
     """Run one experiment of the paper and print ours beside the paper's numbers.
 
@@ -92,6 +99,8 @@ def reproduce(
             seed_list=listed,
             side_by_side=side_by_side,
             minutes=minutes,
+            weights=tuple(weights or ()),
+            images=images,
         )
         run_experiment(name, told)
 

@@ -43,6 +43,10 @@ class Settings:
     """Runs at the same time on one device."""
     minutes: float | None = None
     """Stop, saved, after so long; None: at the end."""
+    weights: tuple[str, ...] = ()
+    """Trained models to look at, for experiments that train none."""
+    images: int | None = None
+    """How many test images such an experiment looks at; None: all."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ class VisionModel(nn.Module, Pretrained):
         self.config = config
         self.grad_checkpointing = False
         self.compiled: Callable[..., Any] | None = None
+        self.compiled_evaluation = False
         self.default_cfg: dict[str, Any] = default_cfg(config, type(self).__name__, self.first_layer)
 
     @property
@@ -143,16 +144,18 @@ class VisionModel(nn.Module, Pretrained):
         """Recompute blocks in backward (non-reentrant) instead of keeping their activations."""
         self.grad_checkpointing = enable
 
-    def compile_blocks(self, **options: Any) -> None:
+    def compile_blocks(self, *, evaluation: bool = False, **options: Any) -> None:
         """Compile the parts of the model for training; one compilation serves all blocks.
 
-        Evaluation, with its other batch sizes, runs as it is and costs no further compilation.
+        Evaluation, with its other batch sizes, runs as it is and costs no further compilation, unless asked for.
         """
+        self.compiled_evaluation = evaluation
         self.compiled = torch.compile(call, fullgraph=True, dynamic=False, **options)
 
     def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
-        """Call a part of the model, compiled if it was compiled and this is training."""
-        function = self.compiled if self.compiled is not None and self.training else call
+        """Call a part of the model, compiled if it was compiled and this is training (or evaluation was asked for)."""
+        wanted = self.training or self.compiled_evaluation
+        function = self.compiled if self.compiled is not None and wanted else call
         return function(module, *inputs, **options)
 
     def __getstate__(self) -> dict[str, Any]:
