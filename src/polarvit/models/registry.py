@@ -14,7 +14,18 @@ from polarvit.models.base import VisionModel
 from polarvit.models.config import checked_keys
 from polarvit.models.entry import Entry
 
-FILES = ("polar_vit", "vit", "lorentz_vit", "hexformer", "lvit", "hvt", "unet", "unet_polar")
+FILES = (
+    "polar_vit",
+    "vit",
+    "lorentz_vit",
+    "hexformer",
+    "lvit",
+    "hvt",
+    "unet",
+    "unet_poincare",
+    "unet_lorentz",
+    "unet_polar",
+)
 """Files of this folder with models, each with `ENTRIES`: to add a system, write its file and name it here."""
 
 

@@ -78,6 +78,12 @@ class UNet(VisionModel):
     def pool(self, x: Any) -> Any:
         return F.max_pool2d(x, 2)
 
+    def stage(self, stage: nn.Module, x: Any) -> Any:
+        return stage(x)
+
+    def rise(self, rise: nn.Module, x: Any) -> Any:
+        return rise(x)
+
     def join(self, stage: nn.Module, skip: Any, risen: Any) -> Any:
         """A decoder stage on the skip and what rose from below, side by side."""
         return stage(torch.cat([skip, risen], 1))
@@ -100,12 +106,12 @@ class UNet(VisionModel):
         yield x
         skips = []
         for index, stage in enumerate(self.encoder):
-            x = stage(x if index == 0 else self.pool(x))
+            x = self.stage(stage, x if index == 0 else self.pool(x))
             yield x
             skips.append(x)
         skips.pop()
         for rise, stage in zip(self.rises, self.decoder, strict=True):
-            x = self.join(stage, skips.pop(), rise(x))
+            x = self.join(stage, skips.pop(), self.rise(rise, x))
             yield x
 
     def _check(self, images: Tensor) -> None:

@@ -58,40 +58,37 @@ class PolarUNet(UNet):
         self.config: PolarUNetConfig
         self.halve = PolarMaxPool2d(2)
 
+    @property
+    def k(self) -> float:
+        """Curvature is -1/k."""
+        return self.config.k
+
     def make_stage(self, stage: Stage) -> nn.Module:
         return PolarStage(stage, self.config)
 
     def make_rise(self, stage: Stage) -> nn.Module:
-        return _Rise(self.config.k)
+        return PolarUpsample2d()
+
+    def rise(self, rise: nn.Module, x: PolarPoint) -> PolarPoint:
+        return rise(x, k=self.k)
 
     def _make_head(self, num_classes: int) -> nn.Module:
         return PolarConv2d(self.config.dim, num_classes, 1) if num_classes else nn.Identity()
 
     def lift(self, images: Tensor) -> PolarPoint:
-        return from_space(full(as_rows(images)), k=self.config.k)
+        return from_space(full(as_rows(images)), k=self.k)
 
     def pool(self, x: PolarPoint) -> PolarPoint:
-        return self.halve(x, k=self.config.k)
+        return self.halve(x, k=self.k)
 
     def join(self, stage: nn.Module, skip: PolarPoint, risen: PolarPoint) -> PolarPoint:
         return stage(skip, risen)
 
     def classify(self, x: PolarPoint) -> Tensor:
-        return self.flat(self.head(x, k=self.config.k))
+        return self.flat(self.head(x, k=self.k))
 
     def flat(self, x: PolarPoint) -> Tensor:
         return as_image(to_tangent0(x))
-
-
-class _Rise(PolarUpsample2d):
-    """Upsampling at the model's curvature."""
-
-    def __init__(self, k: float) -> None:
-        super().__init__()
-        self.k = k
-
-    def forward(self, x: PolarPoint) -> PolarPoint:  # type: ignore[override]
-        return super().forward(x, k=self.k)
 
 
 ENTRIES = (
