@@ -31,7 +31,15 @@ def apply_kernel(x, y, NAME: tl.constexpr, SIZE: tl.constexpr):
         value = elementary.scaled_cosh(value)
     elif NAME == "asinh_of_root":
         value = elementary.asinh_of_root(value)
+    elif NAME == "normal_share":
+        value, _ = elementary.normal_share(value)
+    elif NAME == "normal_density":
+        _, value = elementary.normal_share(value)
     tl.store(y + places, value)
+
+
+def erfc(x: np.ndarray) -> np.ndarray:
+    return torch.erfc(torch.from_numpy(x)).numpy()
 
 
 def spread(low: float, high: float) -> np.ndarray:
@@ -52,6 +60,9 @@ CASES = [
     ("cosh", np.cosh, spread(1e-30, 85.0), 6, 1.5),
     ("scaled_sinh", lambda x: -0.5 * np.expm1(-2 * x), spread(1e-30, 1000.0), 6, 0.0),
     ("scaled_cosh", lambda x: 0.5 + 0.5 * np.exp(-2 * x), spread(1e-30, 1000.0), 4, 0.0),
+    ("normal_share", lambda x: 0.5 * erfc(-x * 0.5**0.5), spread(1e-30, 40.0), 16, 0.0),
+    ("normal_share", lambda x: 0.5 * erfc(-x * 0.5**0.5), -spread(1e-30, 10.0), 16, 60.0),
+    ("normal_density", lambda x: (2 * np.pi) ** -0.5 * np.exp(-0.5 * x * x), spread(1e-30, 10.0), 8, 12.0),
     ("asinh_of_root", lambda x: np.arcsinh(np.sqrt(x)), spread(1e-36, 1e36), 10, 0.0),
 ]
 

@@ -6,7 +6,7 @@ import torch
 from polarvit.kernels.linear import operator, reference_linear_epilogue
 from polarvit.kernels.linear.operator import ACTIVATIONS, linear_epilogue_op
 
-SHAPES = [(37, 20), (5, 192), (1, 7), (66, 64)]
+SHAPES = [(37, 20), (5, 192), (1, 7), (66, 64), (3, 384)]
 
 
 def inputs(rows: int, width: int, device: torch.device, radius: float = 4.0) -> list[torch.Tensor]:
@@ -29,7 +29,7 @@ def poisoned(monkeypatch):
 def test_values_and_gradients_are_those_of_the_reference(activation, rows, width, device):
     leaves = [x.requires_grad_() for x in inputs(rows, width, device)]
     exact = [x.detach().double().requires_grad_() for x in leaves]
-    radius, direction = linear_epilogue_op(*leaves, ACTIVATIONS[activation], 1.3)
+    radius, direction, _ = linear_epilogue_op(*leaves, ACTIVATIONS[activation], 1.3)
     wanted = reference_linear_epilogue(*exact, out_features=width, activation=activation, root_k=1.3)
     torch.testing.assert_close(radius.double(), wanted[0], rtol=2e-6, atol=1e-6)
     torch.testing.assert_close(direction.double(), wanted[1], rtol=0, atol=1e-6)
@@ -40,11 +40,24 @@ def test_values_and_gradients_are_those_of_the_reference(activation, rows, width
         assert (one.grad - two.grad).norm() <= 1e-5 * two.grad.norm() + 2e-6  # sums that may cancel
 
 
+def test_rows_taken_in_turns_give_the_same(device, monkeypatch):
+    leaves = [x.requires_grad_() for x in inputs(150, 20, device)]
+
+    def gradients():
+        radius, direction, _ = linear_epilogue_op(*leaves, 2, 1.0)
+        return torch.autograd.grad(radius.sum() + direction[:, 3].sum(), leaves)
+
+    whole = gradients()
+    monkeypatch.setattr(operator, "backward_launch", lambda width, activation: operator.Launch(16, 1, 4))
+    for ours, theirs in zip(gradients(), whole, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_a_row_of_zeros_gives_the_origin_and_finite_gradients(device):
     product, a, weight, *scalars = inputs(4, 16, device)
     product[1] = 0
     leaves = [x.requires_grad_() for x in (product, a, torch.zeros_like(weight), *scalars)]
-    radius, direction = linear_epilogue_op(*leaves, 0, 1.0)
+    radius, direction, _ = linear_epilogue_op(*leaves, 0, 1.0)
     assert radius[1] < 1e-15
     assert direction[1, 0] == 1
     (radius.sum() + direction.sum()).backward()
@@ -56,7 +69,7 @@ def test_any_input_radius_is_finite(far, device):
     leaves = [x.requires_grad_() for x in inputs(6, 16, device)]
     with torch.no_grad():
         leaves[1].fill_(far)
-    radius, direction = linear_epilogue_op(*leaves, 2, 1.0)
+    radius, direction, _ = linear_epilogue_op(*leaves, 2, 1.0)
     exact = [x.detach().double() for x in leaves]
     wanted, _ = reference_linear_epilogue(*exact, out_features=16, activation="gelu")
     torch.testing.assert_close(radius.double(), wanted, rtol=1e-6, atol=1e-5)

@@ -14,6 +14,12 @@ def test_every_number_is_counted_once(rows, columns, device):
     torch.testing.assert_close(sums.sum_rows(partials), partials.sum(0), rtol=0, atol=0)
 
 
+def test_columns_beyond_those_asked_for_do_not_count(device):
+    partials = torch.full((9, sums.row_length(21)), torch.nan, device=device)
+    partials[:, :21] = 1.0
+    torch.testing.assert_close(sums.sum_rows(partials, 21), torch.full((21,), 9.0, device=device), rtol=0, atol=0)
+
+
 def test_sums_are_bitwise_repeatable_and_precise(device):
     partials = torch.randn(700, 37, generator=torch.Generator().manual_seed(0)).to(device)
     first, again = sums.sum_rows(partials), sums.sum_rows(partials)

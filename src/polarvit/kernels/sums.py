@@ -18,7 +18,7 @@ COLUMNS = 16
 
 
 @triton.jit
-def sum_rows_kernel(partials, out, P, C, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def sum_rows_kernel(partials, out, P, C, STRIDE, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < C
     lanes = tl.arange(0, ROWS)
@@ -26,18 +26,25 @@ def sum_rows_kernel(partials, out, P, C, ROWS: tl.constexpr, COLUMNS: tl.constex
     for start in range(0, P, ROWS):
         rows = start + lanes
         mask = (rows < P)[:, None] & inside[None, :]
-        total += tl.load(partials + rows[:, None] * C + columns[None, :], mask=mask, other=0.0)
+        total += tl.load(partials + rows[:, None] * STRIDE + columns[None, :], mask=mask, other=0.0)
     tl.store(out + columns, tl.sum(total, 0), mask=inside)
 
 
-def sum_rows(partials: Tensor) -> Tensor:
-    """Sums [C] over the rows of a contiguous float32 tensor [P, C], in one launch.
+def row_length(columns: int) -> int:
+    """Columns to reserve for a row of partial sums: the next multiple of 16, so that its loads are 16 bytes wide."""
+    return triton.cdiv(columns, COLUMNS) * COLUMNS
 
-    Made for hundreds of rows and up to a few thousand columns; fastest where C is a multiple of 16.
+
+def sum_rows(partials: Tensor, columns: int | None = None) -> Tensor:
+    """Sums over the rows of a contiguous float32 tensor [P, C], of all columns or the first so many, in one launch.
+
+    Made for hundreds of rows and up to a few thousand columns; fastest where C is a multiple of 16 (`row_length`).
     """
-    rows, columns = partials.shape
+    rows, stride = partials.shape
+    columns = stride if columns is None else columns
     out = torch.empty((columns,), dtype=torch.float32, device=partials.device)
     sum_rows_kernel[(triton.cdiv(columns, COLUMNS),)](
-        partials, out, rows, columns, ROWS=min(256, triton.next_power_of_2(rows)), COLUMNS=COLUMNS, num_warps=8
-    )
+        partials, out, rows, columns, stride,
+        ROWS=min(256, triton.next_power_of_2(rows)), COLUMNS=COLUMNS, num_warps=8,
+    )  # fmt: skip
     return out

@@ -38,7 +38,7 @@ def linear_epilogue(
     from polarvit.kernels.linear.operator import ACTIVATIONS, linear_epilogue_op
 
     batch = a.shape
-    radius, direction = linear_epilogue_op(
+    radius, direction, _ = linear_epilogue_op(
         product.reshape(-1, product.shape[-1]).contiguous(),
         a.reshape(-1).contiguous(),
         time_weight.contiguous(),

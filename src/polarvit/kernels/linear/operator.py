@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.linear.triton import backward_kernel, forward_kernel
+from polarvit.kernels.linear.triton import linear_backward_kernel, linear_forward_kernel
+from polarvit.kernels.sums import row_length, sum_rows
 
 ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2}
-TURNS = 4
-"""Blocks of rows that one backward program takes, adding up the gradients of the weights on the way."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Columns of a tile, warps, and programs at most (backward: each then takes several blocks of rows in turn)."""
+
+    lanes: int
+    warps: int
+    programs: int = 1024
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile: four numbers to a thread."""
+        return max(1, 128 * self.warps // self.lanes)
+
+
+def forward_launch(width: int, activation: int) -> Launch:
+    return Launch(lanes(width), 4)
+
+
+def backward_launch(width: int, activation: int) -> Launch:
+    return Launch(lanes(width), 8, 512)
+
+
+def lanes(width: int) -> int:
+    """At most six chunks, so that a row's numbers stay in registers; down to 32, 128 bytes, which memory likes."""
+    return min(triton.next_power_of_2(width), max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
 
 
 def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
     return torch.empty(shape, dtype=torch.float32, device=like.device)
-
-
-def block(pad: int) -> int:
-    """Rows in a tile of about 2,048 numbers."""
-    return max(1, min(16, 2048 // pad))
-
-
-def programs(rows: int, pad: int) -> int:
-    return triton.cdiv(rows, block(pad) * TURNS)
 
 
 @torch.library.custom_op("polarvit::linear_epilogue", mutates_args=())
@@ -39,17 +57,17 @@ def linear_epilogue_op(
     phi0: Tensor,
     activation: int,
     root_k: float,
-) -> tuple[Tensor, Tensor]:
-    """Radius [rows] and direction [rows, width] from the product [rows, stride]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Radius [rows] and direction [rows, width] from the product [rows, stride]; |h| [rows] for backward."""
     rows, width = product.shape[0], time_weight.shape[0]
-    pad = triton.next_power_of_2(width)
-    radius, direction = new_output((rows,), product), new_output((rows, width), product)
-    forward_kernel[(triton.cdiv(rows, block(pad)),)](
-        product, a, time_weight, beta, slope, phi0, radius, direction, rows,
-        WIDTH=width, STRIDE=product.shape[1], PAD=pad, BLOCK=block(pad), ACTIVATION=activation, ROOT_K=root_k,
-        num_warps=4,
+    launch = forward_launch(width, activation)
+    radius, direction, norm = (new_output(shape, product) for shape in ((rows,), (rows, width), (rows,)))
+    linear_forward_kernel[(triton.cdiv(rows, launch.rows),)](
+        product, a, time_weight, beta, slope, phi0, radius, direction, norm, rows,
+        WIDTH=width, STRIDE=product.shape[1], LANES=launch.lanes, BLOCK=launch.rows,
+        ACTIVATION=activation, ROOT_K=root_k, num_warps=launch.warps,
     )  # fmt: skip
-    return radius, direction
+    return radius, direction, norm
 
 
 @linear_epilogue_op.register_fake
@@ -62,9 +80,9 @@ def _(
     phi0: Tensor,
     activation: int,
     root_k: float,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, width = product.shape[0], time_weight.shape[0]
-    return new_output((rows,), product), new_output((rows, width), product)
+    return new_output((rows,), product), new_output((rows, width), product), new_output((rows,), product)
 
 
 @torch.library.custom_op("polarvit::linear_epilogue_backward", mutates_args=())
@@ -74,28 +92,29 @@ def linear_epilogue_backward_op(
     time_weight: Tensor,
     beta: Tensor,
     slope: Tensor,
-    phi0: Tensor,
     radius: Tensor,
-    direction: Tensor,
+    norm: Tensor,
     grad_radius: Tensor,
     grad: Tensor,
     activation: int,
     root_k: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product, a, the time weight and (beta, slope, phi0)."""
-    rows, width = product.shape[0], time_weight.shape[0]
-    pad = triton.next_power_of_2(width)
-    count = programs(rows, pad)
-    to_product, to_a = new_output(tuple(product.shape), product), new_output((rows,), product)
-    to_weight, to_scalars = new_output((count, width), product), new_output((count, 3), product)
-    backward_kernel[(count,)](
-        product, a, time_weight, beta, slope, phi0, radius, direction, grad_radius.contiguous(), grad.contiguous(),
-        to_product, to_a, to_weight, to_scalars, rows,
-        WIDTH=width, STRIDE=product.shape[1], PAD=pad, BLOCK=block(pad), TURNS=TURNS,
-        ACTIVATION=activation, ROOT_K=root_k, num_warps=4,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of product and a, and in one vector those of the time weight, beta, slope and phi0."""
+    (rows, stride), width = product.shape, time_weight.shape[0]
+    launch = backward_launch(width, activation)
+    blocks = triton.cdiv(rows, launch.rows)
+    turns = triton.cdiv(blocks, launch.programs)
+    programs, columns = triton.cdiv(blocks, turns), row_length(width + 3)
+    to_product, to_a = new_output((rows, stride), product), new_output((rows,), product)
+    partials = new_output((programs, columns), product)
+    linear_backward_kernel[(programs,)](
+        product, a, time_weight, beta, slope, radius, norm, grad_radius.contiguous(), grad.contiguous(),
+        to_product, to_a, partials, rows, columns,
+        WIDTH=width, STRIDE=stride, EXTRA=triton.next_power_of_2(stride - width), LANES=launch.lanes,
+        BLOCK=launch.rows, TURNS=turns, ACTIVATION=activation, ROOT_K=root_k, num_warps=launch.warps,
     )  # fmt: skip
     # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
-    return to_product, to_a, to_weight.sum(0), to_scalars.sum(0)
+    return to_product, to_a, sum_rows(partials, width + 3)
 
 
 @linear_epilogue_backward_op.register_fake
@@ -105,30 +124,38 @@ def _(
     time_weight: Tensor,
     beta: Tensor,
     slope: Tensor,
-    phi0: Tensor,
     radius: Tensor,
-    direction: Tensor,
+    norm: Tensor,
     grad_radius: Tensor,
     grad: Tensor,
     activation: int,
     root_k: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    rows, width = product.shape[0], time_weight.shape[0]
-    shapes = (tuple(product.shape), (rows,), (width,), (3,))
+) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = (tuple(product.shape), (product.shape[0],), (time_weight.shape[0] + 3,))
     return tuple(new_output(shape, product) for shape in shapes)  # type: ignore[return-value]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.activation, ctx.root_k = inputs
-    ctx.save_for_backward(*tensors, *output)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    product, a, time_weight, beta, slope, _, ctx.activation, ctx.root_k = inputs
+    radius, _, norm = output
+    ctx.mark_non_differentiable(norm)
+    ctx.save_for_backward(product, a, time_weight, beta, slope, radius, norm)
 
 
-def _differentiate(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
-    to_product, to_a, to_weight, to_scalars = linear_epilogue_backward_op(
+def _differentiate(
+    ctx: Any, grad_radius: Tensor | None, grad: Tensor | None, _norm: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    product, a, time_weight, *_ = ctx.saved_tensors
+    width = time_weight.shape[0]
+    if grad_radius is None:
+        grad_radius = torch.zeros_like(a)
+    if grad is None:
+        grad = product.new_zeros(product.shape[0], width)
+    to_product, to_a, parameters = linear_epilogue_backward_op(
         *ctx.saved_tensors, grad_radius, grad, ctx.activation, ctx.root_k
     )
-    beta, slope, phi0 = to_scalars.unbind()
-    return to_product, to_a, to_weight, beta, slope, phi0, None, None
+    beta, slope, phi0 = parameters[width:].unbind()
+    return to_product, to_a, parameters[:width], beta, slope, phi0, None, None
 
 
 linear_epilogue_op.register_autograd(_differentiate, setup_context=_save)
