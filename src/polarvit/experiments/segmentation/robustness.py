@@ -20,6 +20,7 @@ from polarvit.training.sets import image_size, open_split
 from polarvit.training.step import set_precision
 from polarvit.training.task import measure
 
+NAME = "segmentation-robustness"
 NETS = {"euclidean": GREY, "ambient": VERMILION, "polar": BLUE}
 """Nets that are compared, where their weights are there, and their colours."""
 
@@ -48,9 +49,8 @@ def run(settings: Settings) -> list[str]:
             points += measured(one, here)
             write(points, settings)
     show(points, settings)
-    name = "segmentation-robustness" + ("-quick" if settings.quick else "")
     try:
-        picture(points, settings.out / f"{name}.png")
+        picture(points, settings.out / f"{NAME}{'-quick' if settings.quick else ''}.png")
     except NoPictures as error:
         console().print(str(error))
     return []
@@ -80,33 +80,33 @@ def measured(one: Trained, here: Place) -> Iterator[Point]:
 
 def write(points: Sequence[Point], settings: Settings) -> None:
     """The JSON as far as it is measured."""
-    name = "segmentation-robustness"
-    kept = {
-        f"{p.net}_{p.set}_{corruption}": f"{clean_of(points, p).dice:.3f} clean, {mean_of(points, p):.3f} corrupted"
-        for p in points
-        for corruption in [p.corruption]
-    }
     write_json(
-        settings.out / f"{name}{'-quick' if settings.quick else ''}.json",
+        settings.out / f"{NAME}{'-quick' if settings.quick else ''}.json",
         {
-            "experiment": name,
-            "command": f"polarvit reproduce {name}",
+            "experiment": NAME,
+            "command": f"polarvit reproduce {NAME}",
             "provenance": provenance(seed=settings.seed, quick=settings.quick),
-            "summary": kept,
+            "summary": {
+                f"{key}_{corruption}": sentence(points, key, corruption)
+                for key in SETS
+                for corruption in CORRUPTIONS
+                if any((p.set, p.corruption) == (key, corruption) for p in points)
+            },
             "points": [asdict(point) for point in points],
         },
     )
 
 
-def clean_of(points: Sequence[Point], like: Point) -> Point:
-    """The uncorrupted point of the same net, set and corruption."""
-    return next(p for p in line(points, like.net, like.set, like.corruption) if p.strength == CLEAN[p.corruption])
-
-
-def mean_of(points: Sequence[Point], like: Point) -> float:
-    """Mean Dice over the strengths of a corruption; the clean one where no other is measured yet."""
-    worse = [p for p in line(points, like.net, like.set, like.corruption) if p.strength != CLEAN[p.corruption]]
-    return sum(p.dice for p in worse) / len(worse) if worse else like.dice
+def sentence(points: Sequence[Point], key: str, corruption: str) -> str:
+    """Every net's mean Dice over the strengths of a corruption, after its clean one."""
+    words = []
+    for net in NETS:
+        curve = line(points, net, key, corruption)
+        clean = [p.dice for p in curve if p.strength == CLEAN[corruption]]
+        worse = [p.dice for p in curve if p.strength != CLEAN[corruption]]
+        if clean and worse:
+            words.append(f"{net} {clean[0]:.3f} to {sum(worse) / len(worse):.3f}")
+    return ", ".join(words)
 
 
 def line(points: Sequence[Point], net: str, key: str, corruption: str) -> list[Point]:

@@ -60,7 +60,7 @@ class Trained:
 def trained(net: str, key: str, settings: Settings) -> Trained | None:
     """The run of a net on a set with the first seed asked for that is finished; None if there is none."""
     rows, settings = at(settings)
-    row = next(row for row in rows if row.name == f"{net}_{key}")
+    (row,) = (row for row in rows if row.name == f"{net}_{key}")
     for seed in settings.all_seeds:
         folder = place(NAME, row, settings) / f"seed-{seed}"
         if (folder / "metrics.json").is_file() and ready(row, settings):
