@@ -9,17 +9,39 @@ PAPER = {
     "ambient": ("Lorentz U-Net, ambient", ("0.92", "0.81", "0.79", "0.73", "0.71")),
     "polar": ("Lorentz U-Net, polar", ("0.93", "0.89", "0.86", "0.81", "0.78")),
 }
+WEIGHTS = "minutes, from the weights of `polarvit reproduce segmentation`"
 
 SEGMENTATION = (
     Experiment(
         "segmentation",
         "polar layers in a convolutional network, test Dice",
         "Table 9 (tab:unet)",
-        rows=tuple(
+        "polarvit.experiments.segmentation.table",
+        tuple(
             Row(f"{model}_{key}", f"{SETS[key]}, {label}", value)
             for model, (label, values) in PAPER.items()
             for key, value in zip(SETS, values, strict=True)
         ),
-        cost="about 1 GPU hour a row and set (50 epochs of at most 2,335 images of 256 px)",
+        "about 1 GPU hour a row and set (50 epochs of at most 2,335 images of 256 px)",
+    ),
+    Experiment(
+        "segmentation-robustness",
+        "test Dice under blur, noise and changed contrast: clean to the mean over strengths",
+        "a question of our own",
+        "polarvit.experiments.segmentation.robustness",
+        tuple(
+            Row(f"{key}_{corruption}", f"{label}, {corruption}", "")
+            for key, label in SETS.items()
+            for corruption in ("blur", "noise", "contrast")
+        ),
+        WEIGHTS,
+    ),
+    Experiment(
+        "segmentation-pictures",
+        "image, truth, Euclidean, polar, and what distance from the origin means at the polar bottleneck",
+        "a question of our own",
+        "polarvit.experiments.segmentation.pictures",
+        tuple(Row(key, label, "") for key, label in SETS.items()),
+        WEIGHTS,
     ),
 )

@@ -1,0 +1,122 @@
+"""The table of segmentation and what its weights are used for, at toy size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from polarvit.data import Augmentation, MaskAugmenter, SequentialPlan
+from polarvit.data.discs import discs
+from polarvit.experiments import EXPERIMENTS, Settings
+from polarvit.experiments.catalogue.segmentation import SETS
+from polarvit.experiments.runs import resolved
+from polarvit.experiments.segmentation import corruptions, pictures, robustness, rows, table
+from polarvit.training import SettingsError
+
+QUICK = ("euclidean_kvasir", "polar_kvasir")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    root = tmp_path_factory.mktemp("segmentation")
+    return Settings(root / "results", quick=True, steps=2, runs=root / "runs", device="cpu", only=QUICK)
+
+
+@pytest.fixture(scope="module")
+def done(settings: Settings) -> Path:
+    """The table at toy size."""
+    assert table.run(settings) == []
+    return settings.out
+
+
+def test_the_table_records_ours_beside_the_papers(done: Path) -> None:
+    record = json.loads((done / "segmentation-quick.json").read_text())
+    found = {row["name"]: row for row in record["rows"]}
+    assert len(found) == 20
+    for name in QUICK:
+        assert found[name]["paper"]["mean"] == 0.86
+        assert found[name]["seeds"] == 1
+        assert 0 < found[name]["mean"] < 1
+        assert found[name]["runs"][0]["hausdorff95"] >= 0
+    assert found["polar_busi"]["seeds"] == 0
+    assert record["summary"]["polar_kvasir"]["value"].endswith("(1 seed of 2 steps)")
+
+
+def test_every_row_resolves_to_the_papers_recipe() -> None:
+    steps = {"isic2016": 5100, "isic2018": 14600, "kvasir": 5100, "sanet": 8200, "busi": 3900}
+    for row in rows.ROWS:
+        recipe, key = resolved(row, 1, Settings()), row.name.rpartition("_")[2]
+        assert recipe.task == "segmentation"
+        assert recipe.model.name == rows.NETS[row.name.rpartition("_")[0]]
+        assert recipe.train.steps == steps[key]
+        assert (recipe.train.batch_size, recipe.optim.weight_decay, recipe.optim.final_lr) == (8, 0.05, 1e-6)
+        assert (recipe.optim.lr, recipe.optim.warmup) == ((3e-4, 390) if key == "busi" else (1e-3, 0))
+        assert recipe.data.path == f"data/{rows.folder_of(row)}"
+        assert recipe.optim.clip is None
+
+
+def test_data_names_the_folder_of_the_sets_and_what_is_not_there_is_not_run(tmp_path: Path) -> None:
+    found, settings = rows.at(Settings(data=str(tmp_path)))
+    assert settings.data is None
+    assert resolved(found[2], 0, settings).data.path == str(tmp_path / "kvasir-seg")
+    with pytest.raises(SettingsError, match="no segmentation set is prepared"):
+        table.run(Settings(tmp_path / "out", data=str(tmp_path), runs=tmp_path / "runs"))
+
+
+@pytest.mark.slow
+def test_robustness_measures_every_strength(done: Path, settings: Settings) -> None:
+    assert robustness.run(settings) == []
+    record = json.loads((done / "segmentation-robustness-quick.json").read_text())
+    assert len(record["points"]) == 2 * 3 * 6
+    assert set(record["summary"]) == {"kvasir_blur", "kvasir_noise", "kvasir_contrast"}
+    trained = json.loads((done / "segmentation-quick.json").read_text())["rows"]
+    clean = [p for p in record["points"] if p["net"] == "polar" and p["strength"] == 0]
+    expected = next(row["mean"] for row in trained if row["name"] == "polar_kvasir")
+    assert clean[0]["dice"] == pytest.approx(expected, rel=1e-4)
+    assert (done / "segmentation-robustness-quick.png").is_file()
+
+
+def test_pictures_show_the_bottleneck(done: Path, settings: Settings) -> None:
+    assert pictures.run(settings) == []
+    record = json.loads((done / "segmentation-pictures-quick.json").read_text())
+    assert set(record["sets"]["kvasir"]) == {"euclidean", "polar"}
+    assert record["sets"]["kvasir"]["polar"]["inside"] > 0
+    assert (done / "segmentation-kvasir-quick.png").is_file()
+
+
+def test_without_trained_nets_the_others_say_what_to_run(tmp_path: Path) -> None:
+    for experiment in (robustness, pictures):
+        with pytest.raises(SettingsError, match="run first: polarvit reproduce segmentation"):
+            experiment.run(Settings(tmp_path, quick=True, runs=tmp_path, device="cpu"))
+
+
+def test_corruptions_do_what_they_say() -> None:
+    images, generator = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0)), torch.Generator()
+    flat = torch.full((1, 3, 9, 9), 0.4)
+    torch.testing.assert_close(corruptions.blur(flat, 2.0, generator), flat)
+    assert corruptions.blur(images, 2.0, generator).std() < 0.5 * images.std()
+    noisy = corruptions.noise(torch.full((1, 3, 64, 64), 0.5), 0.1, generator.manual_seed(1))
+    assert noisy.std().item() == pytest.approx(0.1, rel=0.05)
+    torch.testing.assert_close(corruptions.contrast(images, 1.0, generator), images)
+    half = corruptions.contrast(images, 0.5, generator)
+    torch.testing.assert_close(half.mean((1, 2, 3)), images.mean((1, 2, 3)))
+    torch.testing.assert_close(half.std((1, 2, 3)), 0.5 * images.std((1, 2, 3)))
+
+
+def test_a_corrupted_batch_is_the_same_each_time_and_keeps_its_masks() -> None:
+    data, plan = discs("test", 16, "cpu"), SequentialPlan(32, 4)
+    plain = MaskAugmenter(Augmentation(), 2, 16)
+    worse = corruptions.CorruptingAugmenter(plain, corruptions.noise, 0.2)
+    clean, masks = plain.evaluation_batch(data, plan, 3)
+    first, again, other = (worse.evaluation_batch(data, plan, step) for step in (3, 3, 4))
+    torch.testing.assert_close(first[0], again[0])
+    torch.testing.assert_close(first[1], masks)
+    assert not torch.equal(first[0] - clean, other[0] - plain.evaluation_batch(data, plan, 4)[0])
+
+
+def test_the_catalogue_declares_every_corruption() -> None:
+    declared = {row.key for row in EXPERIMENTS["segmentation-robustness"].rows}
+    assert declared == {f"{key}_{name}" for key in SETS for name in corruptions.CORRUPTIONS}
