@@ -14,16 +14,15 @@ one convolution whose last output is phi, and a box filter of sinh^2 a. What doe
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
-from polarvit.geometry.directions import norm_and_direction
-from polarvit.geometry.scaled import rescale, restore, scaled_asinh_value
-from polarvit.kernels.linear import radius_of_log_sinh
+from polarvit.geometry.scaled import rescale, restore
+from polarvit.nn.conv.finish import finish
 from polarvit.nn.conv.space import as_image, as_rows, excess, scaled_sinh
 from polarvit.nn.conv.window import Field, Pair, window_sum
 from polarvit.nn.precision import full, in_full_precision
@@ -93,12 +92,14 @@ class PolarConv2d(nn.Module):
     @in_full_precision
     def finish(self, given: PolarPoint, t: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
         """Direction and radius from (sinh^2 a e^-2t of every pixel, the products of every receptive field)."""
-        square, y = window_sum(given.radius, self.field), given.direction
-        cosh = torch.sqrt((square + torch.exp(-2 * t)).clamp_min(torch.finfo(square.dtype).tiny))
-        norm, direction = norm_and_direction(y[..., : self.out_channels] + full(self.time_weight) * cosh.unsqueeze(-1))
-        beta, slope, phi0 = self.rule.scalars()
-        l = beta * (torch.log(norm) + t) + slope * joined_radius(square, t) + y[..., self.out_channels] / cosh + phi0
-        return PolarPoint(restore(self.rule.bound_radius(radius_of_log_sinh(l)), k), direction)
+        radius, direction = finish(
+            given.direction,
+            window_sum(given.radius, self.field),
+            t,
+            full(self.time_weight),
+            *self.rule.scalars(),
+        )
+        return PolarPoint(restore(self.rule.bound_radius(radius), k), direction)
 
     def extra_repr(self) -> str:
         kernel, stride, padding, dilation = self.field
@@ -114,30 +115,3 @@ def join(*images: PolarPoint, k: float | Tensor = 1.0) -> tuple[Tensor, Tensor, 
     parts = [size.unsqueeze(-1) * x.direction for size, x in zip(sizes, images, strict=True)]
     squares = [size.square() for size in sizes]
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1), sum(squares[1:], squares[0]), t
-
-
-class _JoinedRadius(torch.autograd.Function):
-    """asinh(e^t sqrt(x)), whose slope 1/(2 sqrt(x) sqrt(x + e^-2t)) is set to 0 at x = 0, where sinh^2 has none."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, t: Tensor) -> Tensor:
-        return scaled_asinh_value(torch.sqrt(x), t)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, t = ctx.saved_tensors
-        some = x > 0
-        safe = torch.where(some, x, torch.ones_like(x))
-        slope = 0.5 / (torch.sqrt(safe) * torch.sqrt(safe + torch.exp(-2 * t)))
-        return torch.where(some, grad * slope, torch.zeros_like(x)), None
-
-
-def joined_radius(square: Tensor, t: Tensor) -> Tensor:
-    """A from sinh^2 A e^-2t."""
-    return _JoinedRadius.apply(square, t.expand(square.shape))

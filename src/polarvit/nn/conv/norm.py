@@ -8,22 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint, from_tangent0
-from polarvit.geometry.directions import scaled_polar
-from polarvit.geometry.scaled import exp_capped, rescale, restore, sh
-from polarvit.nn.conv.space import LARGEST, excess, scaled_sinh
-from polarvit.nn.conv.sums import Sums, merged, summed
+from polarvit.geometry.scaled import rescale, restore
+from polarvit.nn.conv.centre import mean_distance
+from polarvit.nn.conv.mean import batch_centroid
+from polarvit.nn.conv.shift import normalise
+from polarvit.nn.conv.space import LARGEST, scaled_sinh
+from polarvit.nn.conv.sums import Sums, merged
 from polarvit.nn.conv.sync import gather
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, Role
+
+Point = tuple[Tensor, Tensor]
+"""Rescaled radius [] and direction [n]."""
 
 
 class PolarBatchNorm2d(nn.Module):
     """bias (+) (gain/(s + eps) (x) ((-mean) (+) x)) on images of points [B, H, W] of dimension `dim`.
 
-    While training, `mean` is the Lorentz centroid of the centroids of the images and s the mean distance of all points
-    to it (not squared: HCNN); otherwise both are running values, kept as `running_mean`, a point v = r u, and
-    `running_spread`. A batch enters them with the weight `momentum`, the mean by a weighted centroid. Under
-    `torch.distributed` the statistics are those of all processes (equal batches each), and so are the gradients.
+    While training, `mean` is the Lorentz centroid of all points and s their mean distance to it (not squared: HCNN);
+    otherwise both are running values, kept as `running_mean`, a point v = r u, and `running_spread`. A batch enters
+    them with the weight `momentum`, the mean by a weighted centroid. Under `torch.distributed` the statistics are
+    those of all processes (equal batches each), and so are the gradients.
 
     The gain is one positive number, 1 at first; the bias is a point stored as v = r u, the origin at first.
     `activation="relu"` applies ReLU to the space part of the result, which costs nothing here.
@@ -54,23 +59,23 @@ class PolarBatchNorm2d(nn.Module):
                 f"PolarBatchNorm2d: expected images [B, H, W] of dimension {self.dim}, got {list(x.direction.shape)}"
             )
         a, u = rescale(x.radius, k), x.direction
-        b, v = batch_mean(a, u) if self.training else rescaled(self.running_mean, k)
-        a, u = centred(a, u, b, v)
-        spread = gather(restore(a.mean(), k).reshape(1)).mean() if self.training else full(self.running_spread)
+        running = rescaled(self.running_mean, k)
         if self.training:
-            self.remember(b, v, spread, k=k)
-        a = a * (torch.exp(full(self.log_gain)) / (spread + self.eps))
-        space, scale = moved(*rescaled(self.bias, k), a, u)
-        a, u = scaled_polar(torch.relu(space) if self.activation == "relu" else space, scale)
+            mean = batch_centroid(a, u, running[1])
+            spread = restore(gather(mean_distance(a, u, *mean).reshape(1)).mean(), k)
+            self.remember(running, mean, spread, k=k)
+        else:
+            mean, spread = running, full(self.running_spread)
+        factor = torch.exp(full(self.log_gain)) / (spread + self.eps)
+        a, u = normalise(a, u, mean, factor, rescaled(self.bias, k), self.activation == "relu")
         return PolarPoint(restore(a, k), u)
 
     @torch.no_grad()
-    def remember(self, b: Tensor, v: Tensor, spread: Tensor, *, k: float | Tensor) -> None:
+    def remember(self, old: Point, new: Point, spread: Tensor, *, k: float | Tensor) -> None:
         """Let the batch into the running statistics."""
-        points = rescaled(self.running_mean, k), (b, v)
-        t = torch.relu(torch.maximum(points[0][0], b) - LARGEST)
-        old, new = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in points)
-        a, u = merged(old, new, self.momentum).point(t)
+        t = torch.relu(torch.maximum(old[0], new[0]) - LARGEST)
+        one, two = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in (old, new))
+        a, u = merged(one, two, self.momentum).point(t)
         self.running_mean.copy_(restore(a, k) * u)
         self.running_spread.lerp_(spread.to(self.running_spread.dtype), self.momentum)
 
@@ -78,45 +83,7 @@ class PolarBatchNorm2d(nn.Module):
         return f"{self.dim}, eps={self.eps}, momentum={self.momentum}, activation={self.activation}"
 
 
-def rescaled(v: Tensor, k: float | Tensor) -> tuple[Tensor, Tensor]:
+def rescaled(v: Tensor, k: float | Tensor) -> Point:
     """Rescaled radius and direction of a point stored as v = r u."""
     point = from_tangent0(full(v))
     return rescale(point.radius, k), point.direction
-
-
-def batch_mean(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Centroid (b [], v [n]) of the centroids of rescaled images a [B, H, W], u [B, H, W, n] of all processes."""
-    t = excess(a).flatten(1)
-    a, u = a.flatten(1), u.flatten(1, 2)
-    images = summed(a, u, scaled_sinh(a, t)).point(t.squeeze(1))
-    a, u = (gather(x) for x in images)
-    t = torch.relu(a.detach().amax() - LARGEST)
-    return summed(a, u, scaled_sinh(a, t)).point(t)
-
-
-def centred(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """(-mean) (+) x for rescaled points x = (a [...], u [..., n]) and one mean (b [], v [n]).
-
-    Its space part is sinh a (u - v) + [sinh(a-b) - (cosh b - 1) sinh a chi] v, chi = 1/2|u-v|^2: only differences
-    that truly vanish at the mean. The exponent S of its largest term is taken out.
-    """
-    gap = u - v
-    chi = 0.5 * gap.square().sum(-1)
-    step = a - b
-    s = torch.maximum(step.abs(), a + b + torch.log(0.5 * chi)).detach()
-    side = torch.where(step < 0, -torch.ones_like(step), torch.ones_like(step)).detach()
-    length = side * step
-    along = side * sh(length) * torch.exp(length - s)
-    along = along - 0.5 * torch.expm1(-b).square() * sh(a) * chi * exp_capped(a + b - s)
-    space = (sh(a) * exp_capped(a - s)).unsqueeze(-1) * gap + along.unsqueeze(-1) * v
-    return scaled_polar(space, s)
-
-
-def moved(c: Tensor, e: Tensor, a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Space part of bias (+) x, times e^-(a+c), and a + c, for one rescaled bias (c [], e [n]).
-
-    It is sinh a u + F e, F = 2 sinh(c/2) cosh(a - c/2) + (cosh c - 1) sinh a 1/2|u+e|^2, both terms non-negative.
-    """
-    near = -torch.expm1(-c)
-    towards = near * (torch.exp(-c) + torch.exp(-2 * a)) + near.square() * sh(a) * 0.5 * (u + e).square().sum(-1)
-    return (sh(a) * torch.exp(-c)).unsqueeze(-1) * u + (0.5 * towards).unsqueeze(-1) * e, a + c

@@ -45,28 +45,20 @@ def merged(one: Sums, two: Sums, weight: float) -> Sums:
     return Sums(mass, one.mean + part.unsqueeze(-1) * apart, spread, log_e)
 
 
-def summed(a: Tensor, u: Tensor, mass: Tensor) -> Sums:
-    """Equal weights over the last axis of points a [..., N], u [..., N, n] with `mass` = sinh a e^-t: [...].
-
-    Two passes over the directions. The first gives the mean direction as an offset from that of the farthest point,
-    so that equal directions give M2 = 0 exactly; the second gives M2, which is stationary in ubar, so ubar is held
-    there.
-    """
-    total = mass.mean(-1)
-    share = mass / torch.where(total > 0, total, torch.ones_like(total)).unsqueeze(-1)
-    farthest = a.detach().argmax(-1)[..., None, None]
-    centre = u.detach().gather(-2, farthest.expand(*farthest.shape[:-1], u.shape[-1]))
-    offset = u - centre
-    mean = (share.unsqueeze(-1) * offset).mean(-2, keepdim=True)
-    spread = (mass * (offset - mean.detach()).square().sum(-1)).mean(-1)
-    return Sums(total, (centre + mean).squeeze(-2), spread, torch.logsumexp(-a, -1) - math.log(a.shape[-1]))
-
-
 def centroid_radius(size: Tensor, gap: Tensor, log_e: Tensor) -> Tensor:
     """Rescaled radius from |V|, S and ln E, all three after a division by the same e^t; S and |V| may be 0."""
+    return radius_of_logs(size, *centroid_logs(size, gap, log_e))
+
+
+def centroid_logs(size: Tensor, gap: Tensor, log_e: Tensor) -> tuple[Tensor, Tensor]:
+    """ln(T - |V|) and ln(T + |V|)."""
     tiny = torch.finfo(size.dtype).tiny
     minus = torch.where(gap > tiny, torch.logaddexp(torch.log(gap.clamp_min(tiny)), log_e), log_e)
     plus = torch.where(size > tiny, torch.logaddexp(torch.log(2 * size.clamp_min(tiny)), minus), minus)
+    return minus, plus
+
+
+def radius_of_logs(size: Tensor, minus: Tensor, plus: Tensor) -> Tensor:
+    """1/2 ln (T + |V|)/(T - |V|), as an asinh below 1."""
     far = 0.5 * (plus - minus)
-    near = torch.asinh(size * exp_capped(-0.5 * (plus + minus)))
-    return torch.where(far < 1, near, far)
+    return torch.where(far < 1, torch.asinh(size * exp_capped(-0.5 * (plus + minus))), far)

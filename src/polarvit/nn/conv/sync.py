@@ -1,4 +1,4 @@
-"""Values of all processes, with gradients to all."""
+"""Statistics of all processes. Alone, everything here is the identity."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ if dist.is_available():
     from torch.distributed import _functional_collectives as collectives  # which a compiler can see through
 
 
+def count() -> int:
+    """Number of processes."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def added(x: Tensor) -> Tensor:
+    """The sum over all processes, without gradient."""
+    return x if count() == 1 else collectives.all_reduce(x.contiguous(), "sum", _everybody())
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -20,18 +30,15 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        whole = collectives.all_reduce(grad.contiguous(), "sum", _everybody())
-        return whole.narrow(0, dist.get_rank() * ctx.rows, ctx.rows)
+        return added(grad).narrow(0, dist.get_rank() * ctx.rows, ctx.rows)
+
+
+def gather(x: Tensor) -> Tensor:
+    """Rows [n, ...] of every process, [processes n, ...], with gradients to all; each must bring as many."""
+    return x if count() == 1 else _Gather.apply(x)
 
 
 def _everybody() -> dist.ProcessGroup:
     group = dist.group.WORLD
     assert group is not None
     return group
-
-
-def gather(x: Tensor) -> Tensor:
-    """Rows [n, ...] of every process, [processes n, ...]; each must bring as many. Alone, `x` itself."""
-    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-        return x
-    return _Gather.apply(x)
