@@ -90,7 +90,7 @@ def test_an_unknown_row_is_named(settings: Settings) -> None:
         runs.chosen(ROWS, ["third"])
 
 
-@pytest.mark.parametrize("home", ["radius_rule", "position"])
+@pytest.mark.parametrize("home", ["ablation", "hexformer_defect", "radius_rule", "position"])
 def test_every_row_of_the_tables_loads(home: str) -> None:
     module = __import__(f"polarvit.experiments.{home}", fromlist=["ROWS"])
     names = [row.name for row in module.ROWS]

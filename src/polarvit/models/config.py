@@ -125,7 +125,7 @@ class PolarViTConfig(VisionConfig):
     """Initial rate rho_h of the encoding."""
     temperature: float = 1.0
     """Initial temperature tau_h of attention."""
-    residual: Literal["boost", "exact_boost", "space"] = "boost"
+    residual: Literal["boost", "exact_boost", "ambient_boost", "space"] = "boost"
     alpha: float = 0.1
     """Initial step of the boost residuals."""
     final_norm: bool = False

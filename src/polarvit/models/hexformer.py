@@ -62,7 +62,7 @@ class HexEmbed(nn.Module):
     @tensors_in_full_precision
     def place(self, x: Tensor) -> Tensor:
         """Class token and positions."""
-        x = torch.cat([self.token().expand(len(x), 1, -1), x], 1)
+        x = torch.cat([self.token().expand(x.shape[0], 1, -1), x], 1)
         return x if self.table is None else ambient.from_space(x[..., 1:] + full(self.table), k=self.k)
 
 

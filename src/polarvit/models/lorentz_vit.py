@@ -67,7 +67,7 @@ class LorentzEmbed(nn.Module):
         """Add the position table and put the class token first."""
         if self.table is not None:
             x = ambient.from_space(x[..., 1:] + full(self.table), k=self.k)
-        return x if self.token is None else torch.cat([self.token().expand(len(x), 1, -1), x], 1)
+        return x if self.token is None else torch.cat([self.token().expand(x.shape[0], 1, -1), x], 1)
 
 
 class LorentzBlock(nn.Module):

@@ -16,10 +16,18 @@ from polarvit.nn.position import (
     positional_encoding,
 )
 from polarvit.nn.radius import RADIUS_RULES, RadiusRule
-from polarvit.nn.residual import BoostResidual, ExactBoostResidual, Residual, SpaceResidual, residual
+from polarvit.nn.residual import (
+    AmbientBoostResidual,
+    BoostResidual,
+    ExactBoostResidual,
+    Residual,
+    SpaceResidual,
+    residual,
+)
 
 __all__ = [
     "RADIUS_RULES",
+    "AmbientBoostResidual",
     "BoostResidual",
     "BoostShift",
     "CentroidPool",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from polarvit.geometry import PolarPoint, gyroadd
+from polarvit.geometry import PolarPoint, from_ambient, gyroadd, to_ambient
 from polarvit.geometry.directions import across, norm_and_direction, scaled_polar
 from polarvit.geometry.scaled import rescale, restore, sh
 from polarvit.kernels.residual import boost_residual
@@ -90,6 +90,32 @@ class ExactBoostResidual(Residual):
         return gyroadd(PolarPoint(stride * flip, direction * flip.unsqueeze(-1)), moved, k=k)
 
 
+class AmbientBoostResidual(ExactBoostResidual):
+    """The same two boosts as Lorentz transformations of ambient coordinates: the third row as it is computed there.
+
+    Along a unit direction w by rapidity t, x_0' = cosh t x_0 + sinh t (w.x) and
+    x' = x + ((cosh t - 1)(w.x) + sinh t x_0) w.
+    """
+
+    @in_full_precision
+    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        size = full(self.alpha) * self.kept(x)
+        u, v = x.direction, step.direction
+        b = size * rescale(step.radius, k)
+        length, sideways = norm_and_direction(across(u, v))
+        point = to_ambient(x, k=k)
+        for direction, rapidity in ((u, b * (u * v).sum(-1)), (sideways, b * length)):
+            point = _boosted(point, direction, rapidity.unsqueeze(-1))
+        return from_ambient(point, k=k)
+
+
+def _boosted(x: Tensor, direction: Tensor, rapidity: Tensor) -> Tensor:
+    time, space = x[..., :1], x[..., 1:]
+    along = (direction * space).sum(-1, keepdim=True)
+    cosh, sinh = torch.cosh(rapidity), torch.sinh(rapidity)
+    return torch.cat([cosh * time + sinh * along, space + ((cosh - 1) * along + sinh * time) * direction], -1)
+
+
 class SpaceResidual(Residual):
     """Space coordinates are added and the time follows, as in earlier Lorentz transformers."""
 
@@ -109,6 +135,8 @@ def residual(name: str, alpha: float = 0.1, drop_path: float = 0.0) -> Residual:
         return BoostResidual(alpha, drop_path)
     if name == "exact_boost":
         return ExactBoostResidual(alpha, drop_path)
+    if name == "ambient_boost":
+        return AmbientBoostResidual(alpha, drop_path)
     if name == "space":
         return SpaceResidual(drop_path)
-    raise ValueError(f"unknown residual '{name}'; expected boost, exact_boost or space")
+    raise ValueError(f"unknown residual '{name}'; expected boost, exact_boost, ambient_boost or space")

@@ -51,11 +51,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Contestant:
-    """One of them: the word to ask for it, its name in tables, and whether it may use the fused kernels."""
+    """One of them: the word to ask for it, its name in tables, and whether it may use the fused kernels.
+
+    `model` is a registered name, for those that are nothing but one.
+    """
 
     key: str
     label: str
     fused: bool = False
+    model: str = ""
 
     def kernels(self) -> AbstractContextManager[None]:
         """The kernels it runs with, to be entered around everything that compiles or runs it."""
@@ -101,6 +105,8 @@ def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) 
     size, options = setting.size, setting.options
     if one.key == "timm":
         return _timm(setting, compiled).to(images.device), {"name": "timm VisionTransformer", "compiled": compiled}
+    if one.model:
+        return _registered(one.model, setting, images, compiled)
     lorentz = f"lorentz_vit_{size}"
     extra: dict[str, Any] = {}
     twin = one.key == "lorentz" and lorentz not in list_models()
@@ -123,6 +129,16 @@ def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) 
     if compiled:
         model.compile_blocks()
     return model, {"name": name, "options": extra, "compiled": compiled}
+
+
+def _registered(name: str, setting: Setting, images: Tensor, compiled: bool) -> tuple[nn.Module, dict[str, Any]]:
+    """A registered model as training starts it."""
+    model = create_model(name, **setting.options).to(images.device)
+    if model.calibrated:
+        calibrate(model, images[:128])
+    if compiled:
+        model.compile_blocks()
+    return model, {"name": name, "compiled": compiled}
 
 
 class Compiled(nn.Module):

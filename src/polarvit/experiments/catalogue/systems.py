@@ -7,10 +7,15 @@ SYSTEMS = (
         "cost",
         "forward and backward of ViT-Tiny, 32 px, batch 128, compiled, float32 (the paper's on an RTX A5000)",
         "Table 8 (tab:cost)",
+        "polarvit.experiments.cost",
         rows=(
             Row("vit_tiny", "Euclidean ViT", "21 ms"),
             Row("lorentz_vit_tiny", "Lorentz ViT, ambient arithmetic", "52 ms"),
             Row("polar_vit_tiny", "Polar-ViT, polar arithmetic", "58 ms"),
+            Row("hexformer_tiny", "HexFormer", ""),
+            Row("hexformer_hybrid_tiny", "HexFormer-Hybrid", ""),
+            Row("lvit_tiny", "LViT", ""),
+            Row("hvt_tiny", "HVT", ""),
         ),
         cost="5 GPU minutes",
     ),
@@ -18,13 +23,26 @@ SYSTEMS = (
         "stability",
         "training every system with its embeddings pushed out to mean radius 2, 4, 8, 12: which diverge, which go on",
         "our own: what the paper's precision claims mean for training",
-        rows=(),
+        "polarvit.experiments.stability",
+        rows=tuple(
+            Row(name, f"{label}: radii at which it goes on", "")
+            for name, label in (
+                ("polar_vit_tiny", "Polar-ViT"),
+                ("vit_tiny", "Euclidean ViT (never pushed)"),
+                ("lorentz_vit_tiny", "Lorentz ViT, ambient"),
+                ("hexformer_tiny", "HexFormer"),
+                ("hexformer_hybrid_tiny", "HexFormer-Hybrid"),
+                ("lvit_tiny", "LViT"),
+                ("hvt_tiny", "HVT"),
+            )
+        ),
         cost="about 0.5 GPU hours",
     ),
     Experiment(
         "hexformer-defect",
         "HexFormer with and without the clamp of its key projections, CIFAR-100 top-1 %",
         "our own: what the defect of the published baseline costs",
+        "polarvit.experiments.hexformer_defect",
         rows=(Row("sound", "without the clamp", ""), Row("clamped", "with the clamp, as published", "")),
         cost="about 0.3 GPU hours at 11,710 steps",
     ),
