@@ -11,6 +11,7 @@ import torch
 
 from polarvit.geometry import PolarPoint, ambient, from_ball, gyroadd, to_ambient, to_ball, to_tangent0
 from polarvit.models import calibrate, create_model, list_models
+from polarvit.nn import residual
 from polarvit.nn.baselines import ball
 from polarvit.nn.baselines.lorentz import TangentPoint, soft_radius_cap
 from polarvit.optim import RiemannianAdamW, param_groups
@@ -139,3 +140,21 @@ def test_points_and_gains_have_their_roles(narrow, name) -> None:
             assert role is Role.MANIFOLD, key
         elif key.endswith((".gain", "temperature", ".slope", ".scale", "log_temperature", "offset")) or "norm1" in key:
             assert role is Role.NO_DECAY, key
+
+
+@pytest.mark.parametrize("alpha", [0.1, -0.7])
+def test_the_ambient_boost_residual_is_the_exact_one_in_other_coordinates(alpha: float) -> None:
+    torch.manual_seed(0)
+    x, step = (
+        PolarPoint(3 * torch.rand(2, 7).double(), torch.nn.functional.normalize(torch.randn(2, 7, 5).double(), dim=-1))
+        for _ in range(2)
+    )
+    found, expected = (residual(name, alpha).double()(x, step, k=2.3) for name in ("ambient_boost", "exact_boost"))
+    torch.testing.assert_close(to_ambient(found, k=2.3), to_ambient(expected, k=2.3))
+
+
+def test_the_rows_of_the_ablation_are_configs(narrow, images) -> None:
+    row = {"rule": "lorentz", "residual": "ambient_boost", "position": "none"}
+    model = narrow("polar_vit_tiny", **row)
+    model(images).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())

@@ -1,0 +1,218 @@
+"""Training every system with its embeddings pushed outward: which diverge, which go on. Our own experiment.
+
+Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), and then it trains for some hundred steps
+in strict float32 with the same data, seed, optimizer and rate as all others, that of Polar-ViT's recipe. A system can
+go on without a NaN and still compute noise, so the difference of its logits from those of the same weights in float64
+is measured before and after. `--quick` does it with narrow models on digits. A finished run is not run again.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.sampler import BatchPlan
+from polarvit.experiments.pictures import NoPictures
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.runs import Row, chosen, resolved
+from polarvit.experiments.stability.push import push
+from polarvit.models import VisionModel
+from polarvit.optim import cosine
+from polarvit.provenance import provenance, write_json
+from polarvit.tables import console, table
+from polarvit.training import Recipe
+from polarvit.training.build import CALIBRATION_IMAGES, build_model, build_optimizer
+from polarvit.training.distributed import Place, place
+from polarvit.training.recipe import Optim
+from polarvit.training.sets import open_sets
+from polarvit.training.step import TrainingStep, seed_step, set_precision
+
+RADII = (2.0, 4.0, 8.0, 12.0)
+STEPS, TOY_STEPS = 500, 40
+SYSTEMS = (
+    Row("polar_vit_tiny", "Polar-ViT", "cifar100_polar_vit_tiny"),
+    Row("vit_tiny", "Euclidean ViT", "cifar100_vit_tiny"),
+    Row("lorentz_vit_tiny", "Lorentz ViT, ambient", "cifar100_lorentz_vit_tiny"),
+    Row("hexformer_tiny", "HexFormer", "cifar100_hexformer_tiny"),
+    Row("hexformer_hybrid_tiny", "HexFormer-Hybrid", "cifar100_hexformer_hybrid_tiny"),
+    Row("lvit_tiny", "LViT", "cifar100_lvit_tiny"),
+    Row("hvt_tiny", "HVT", "cifar100_hvt_tiny"),
+)
+POINTS = 100
+"""Losses kept of a run."""
+
+
+def run(settings: Settings) -> list[str]:
+    """Run what is missing, print the table, write `stability.json` and its picture."""
+    settings = replace(settings, steps=settings.steps or (TOY_STEPS if settings.quick else STEPS))
+    systems = chosen(SYSTEMS, settings.only)
+    runs: list[dict[str, Any]] = []
+    for seed in settings.all_seeds:
+        for row in systems:
+            for radius in RADII if row.name != "vit_tiny" else (None,):
+                runs.append(one(row, radius, seed, settings))
+    recipe = resolved(SYSTEMS[0], settings.seed, settings)
+    record = {
+        "experiment": "stability",
+        "command": "polarvit reproduce stability" + (" --quick" if settings.quick else ""),
+        "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision="float32"),
+        "data": Path(recipe.data.path).name,
+        "steps": settings.steps,
+        "batch_size": recipe.train.batch_size,
+        "seed": settings.seed,
+        "radii": list(RADII),
+        "chance": runs[0]["chance"],
+        "runs": runs,
+        "summary": {row.name: stated(row, runs) for row in systems},
+    }
+    path = settings.out / f"stability{'-quick' if settings.quick else ''}.json"
+    write_json(path, record)
+    show(systems, runs, settings)
+    console().print(f"wrote {path}", soft_wrap=True)
+    try:
+        from polarvit.experiments.stability.picture import draw
+
+        draw(path.with_suffix(".png"), record)
+        console().print(f"wrote {path.with_suffix('.png')}", soft_wrap=True)
+    except NoPictures as error:
+        console().print(str(error))
+    polar = [run for run in runs if run["system"] == "polar_vit_tiny" and run["state"] == "diverged"]
+    return [f"Polar-ViT at radius {run['radius']:g}, seed {run['seed']} diverged" for run in polar]
+
+
+def one(row: Row, radius: float | None, seed: int, settings: Settings) -> dict[str, Any]:
+    """One system from one radius: its record, from its folder if it was run before."""
+    kind = f"{settings.steps}-steps{'-toy' if settings.quick else ''}"
+    folder = settings.runs / "stability" / kind / row.name / f"radius-{radius or 0:g}"
+    path = folder / f"seed-{seed}.json"
+    if path.is_file():
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return stored
+    console().print(f"{row.label}, radius {radius or 'as it is'}, seed {seed}: {settings.steps} steps")
+    recipe = even(resolved(row, seed, settings), resolved(SYSTEMS[0], seed, settings).optim.lr)
+    with place(settings.device) as here:
+        found = {"system": row.name, "label": row.label, "radius": radius, "seed": seed}
+        found |= train_pushed(recipe, radius, here)
+    write_json(path, found | {"provenance": provenance(seed=seed, quick=settings.quick)})
+    return found
+
+
+def even(recipe: Recipe, lr: float) -> Recipe:
+    """The recipe with what all systems share here: optimizer, rate, precision; nothing is clipped."""
+    optim = Optim(lr=lr, weight_decay=0.05, warmup=recipe.train.steps // 10)
+    return replace(recipe, optim=optim, train=replace(recipe.train, precision="fp32", compile=False))
+
+
+def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str, Any]:
+    """Push, train, and say how it went."""
+    steps, seed, cuda = recipe.train.steps, recipe.train.seed, here.device.type == "cuda"
+    set_precision("fp32")
+    data = open_sets(recipe, here.device)
+    plan = BatchPlan(len(data.train), recipe.train.batch_size, seed)
+    model = build_model(recipe, data, plan, here, calibrated=False)
+    augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
+    first, _ = augmenter(data.train, plan, 0, device=here.device)
+    if radius is not None:
+        push(model, first[:CALIBRATION_IMAGES], radius)
+    before, noise = model.trace(first[:16]).mean.mean().item(), noise_of(model, first[:16])
+    step = TrainingStep(model, build_optimizer(recipe, model, capturable=cuda), here, precision="fp32", graph=cuda)
+    losses: list[float] = []
+    waiting: list[torch.Tensor] = []
+    for index in range(steps):
+        seed_step(seed, index)
+        images, targets = data.augmenter(data.train, plan, index, 0, 1, here.device)
+        optim = recipe.optim
+        lr = cosine(index, steps=steps, lr=optim.lr, warmup=optim.warmup, start=optim.warmup_lr, floor=optim.final_lr)
+        waiting.append(step(images, targets, lr).detach().clone())
+        if len(waiting) == 25 or index == steps - 1:
+            losses += torch.stack(waiting).tolist()
+            waiting = []
+            if not math.isfinite(losses[-1]):
+                break
+    alive, chance = math.isfinite(losses[-1]), math.log(len(data.classes))
+    return judge(losses, chance) | {
+        "radius_before": before,
+        "radius_after": model.trace(first[:16]).mean.mean().item() if alive else None,
+        "noise_before": noise,
+        "noise_after": noise_of(model, first[:16]) if alive else None,
+        "parameters": model.count(),
+        "chance": chance,
+    }
+
+
+@torch.no_grad()
+def noise_of(model: VisionModel, images: torch.Tensor) -> float | None:
+    """|logits in float32 - in float64| over the spread of those in float64, same weights; None if not a number."""
+    twin = copy.deepcopy(model).eval().double()
+    true = twin(images.double())
+    was_training = model.training
+    found = model.eval()(images).double()
+    model.train(was_training)
+    value = ((found - true).norm() / (true - true.mean(0)).norm().clamp_min(1e-30)).item()
+    return value if math.isfinite(value) else None
+
+
+def judge(losses: Sequence[float], chance: float) -> dict[str, Any]:
+    """`diverged` (a loss is not a number), `learns` (it ends 2 % below start and chance), or `goes on` without that."""
+    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    share = max(1, len(losses) // 20)
+    start, end = statistics.fmean(losses[:share]), statistics.fmean(losses[-share:])
+    state = "diverged" if bad is not None else "learns" if end < 0.98 * min(start, chance) else "goes on"
+    every = max(1, len(losses) // POINTS)
+    kept = [(i + 1, losses[i]) for i in range(0, len(losses), every) if bad is None or i <= bad]
+    if bad is not None and (not kept or kept[-1][0] != bad + 1):
+        kept.append((bad + 1, losses[bad]))
+    plain = [[i, loss if math.isfinite(loss) else None] for i, loss in kept]
+    return {
+        "state": state,
+        "diverged_at": None if bad is None else bad + 1,
+        "first_loss": start if math.isfinite(start) else None,
+        "last_loss": end if math.isfinite(end) else None,
+        "losses": plain,
+    }
+
+
+def cell(runs: Sequence[dict[str, Any]]) -> str:
+    """What happened to the seeds of one system at one radius."""
+    words = []
+    for run in runs:
+        if run["state"] == "diverged":
+            words.append(f"NaN at step {run['diverged_at']}")
+        else:
+            noise = "noise only" if (run["noise_after"] or 9) > 1 else f"noise {100 * run['noise_after']:.2g} %"
+            words.append(f"{run['state']}, {run['first_loss']:.2f} to {run['last_loss']:.2f}, {noise}")
+    return "; ".join(words) or "-"
+
+
+def stated(row: Row, runs: Sequence[dict[str, Any]]) -> str:
+    """One system in a line."""
+    own = [run for run in runs if run["system"] == row.name]
+    if row.name == "vit_tiny":
+        return cell(own)
+    return ", ".join(f"{radius:g}: {cell([run for run in own if run['radius'] == radius])}" for radius in RADII)
+
+
+def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Settings) -> None:
+    """The table: systems down, radii across."""
+    rows = []
+    for row in systems:
+        own = [run for run in runs if run["system"] == row.name]
+        if row.name == "vit_tiny":
+            rows.append([row.label, f"{cell(own)} (not pushed)", "", "", ""])
+        else:
+            rows.append([row.label, *(cell([run for run in own if run["radius"] == radius]) for radius in RADII)])
+    title = (
+        f"Training from far out, float32, {settings.steps} steps: first and last loss (chance {runs[0]['chance']:.2f})"
+    )
+    note = "TOY SIZE on digits. " if settings.quick else ""
+    note += "Noise: how far logits in float32 are from those of the same weights in float64, after training."
+    console().print(table(title, ["system", *(f"radius {r:g}" for r in RADII)], rows, caption=note, text=()))

@@ -1,0 +1,65 @@
+"""Training from far out: models start where they are told to, and the record says what happened."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from polarvit.experiments import Settings, stability
+from polarvit.experiments.stability import judge, noise_of
+from polarvit.experiments.stability.push import push
+from polarvit.models import create_model
+
+NARROW = {"num_classes": 5, "img_size": 8, "patch_size": 4, "depth": 2, "dim": 16, "mlp_dim": 32, "heads": 2}
+IMAGES = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "lorentz_vit_tiny", "hexformer_tiny", "lvit_tiny"])
+def test_a_pushed_model_has_its_layers_at_the_radius(name: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, **NARROW)
+    reached = push(model, IMAGES, 5.0)
+    assert reached
+    assert all(radius == pytest.approx(5.0, rel=0.02) for key, radius in reached.items() if "norm" not in key)
+
+
+def test_polar_arithmetic_stays_exact_where_published_arithmetic_is_noise() -> None:
+    noise = {}
+    for name in ("polar_vit_tiny", "lvit_tiny", "hexformer_tiny"):
+        torch.manual_seed(0)
+        model = create_model(name, **NARROW)
+        push(model, IMAGES, 9.0)
+        noise[name] = noise_of(model, IMAGES)
+    assert noise["polar_vit_tiny"] is not None
+    assert noise["polar_vit_tiny"] < 1e-3
+    for name in ("lvit_tiny", "hexformer_tiny"):
+        assert noise[name] is None or noise[name] > 0.2, name
+
+
+def test_a_run_is_judged_by_its_losses() -> None:
+    assert judge([2.0, 1.9, 1.0], 2.3)["state"] == "learns"
+    assert judge([9.0, 8.0, 7.0], 2.3)["state"] == "goes on"
+    broken = judge([2.0, 1.9, math.nan, math.nan], 2.3)
+    assert (broken["state"], broken["diverged_at"]) == ("diverged", 3)
+    assert broken["losses"] == [[1, 2.0], [2, 1.9], [3, None]]
+
+
+def test_the_record_has_every_radius_and_finished_runs_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(tmp_path, quick=True, steps=2, runs=tmp_path / "runs", device="cpu", only=("lvit_tiny",))
+    monkeypatch.setattr(stability, "RADII", (2.0, 12.0))
+    for _ in range(2):
+        assert stability.run(settings) == []
+        monkeypatch.setattr(stability, "train_pushed", lambda *_: pytest.fail("a finished run was run again"))
+    record = json.loads((tmp_path / "stability-quick.json").read_text())
+    near, far = record["runs"]
+    assert (near["radius"], far["radius"]) == (2.0, 12.0)
+    assert near["radius_before"] < far["radius_before"]
+    assert set(record["summary"]) == {"lvit_tiny"}
+    assert (tmp_path / "stability-quick.png").is_file()
+    assert "radius 12" in capsys.readouterr().out
