@@ -188,8 +188,9 @@ def cell(runs: Sequence[dict[str, Any]]) -> str:
         if run["state"] == "diverged":
             words.append(f"NaN at step {run['diverged_at']}")
         else:
-            noise = "noise only" if (run["noise_after"] or 9) > 1 else f"noise {100 * run['noise_after']:.2g} %"
-            words.append(f"{run['state']}, {run['first_loss']:.2f} to {run['last_loss']:.2f}, {noise}")
+            noise = 1.0 if run["noise_after"] is None else run["noise_after"]
+            told = ", noise only" if noise >= 1 else f", noise {100 * noise:.2g} %" if noise > 1e-3 else ""
+            words.append(f"{run['state']}, {run['first_loss']:.2f} to {run['last_loss']:.2f}{told}")
     return "; ".join(words) or "-"
 
 
@@ -214,5 +215,5 @@ def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Setti
         f"Training from far out, float32, {settings.steps} steps: first and last loss (chance {runs[0]['chance']:.2f})"
     )
     note = "TOY SIZE on digits. " if settings.quick else ""
-    note += "Noise: how far logits in float32 are from those of the same weights in float64, after training."
+    note += "Noise over 0.1 %: how far logits in float32 are from those of the same weights in float64, after training."
     console().print(table(title, ["system", *(f"radius {r:g}" for r in RADII)], rows, caption=note, text=()))
