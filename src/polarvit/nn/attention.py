@@ -15,7 +15,7 @@ from polarvit.kernels.attention.reference import attention_weights
 from polarvit.kernels.heads import merge_heads, project_heads
 from polarvit.nn.linear import PolarLinear, joined
 from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
-from polarvit.nn.precision import full, in_full_precision, product
+from polarvit.nn.precision import full, in_full_precision, product_features_first
 from polarvit.nn.radius import AnchoredRadius
 from polarvit.parameters import NO_DECAY, Role
 
@@ -82,7 +82,7 @@ class PolarAttention(nn.Module):
         if self.together():
             x = x.map(full)
             weight = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])  # type: ignore[misc]
-            return self.project_together(x, product(x.direction, weight), positions, extent, k=k)
+            return self.project_together(x, product_features_first(x.direction, weight), positions, extent, k=k)
         q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
         if placed:
             q, key = (self.position(p, positions, extent, k=k) for p in (q, key))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -58,3 +58,30 @@ def tensors_in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype; returns full precision."""
     return full(F.linear(x.to(weight.dtype), weight))
+
+
+class FeaturesFirst(torch.autograd.Function):
+    """W x^T for rows x, whose gradient by x is written row by row, as the layer before wants it."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return weight @ x.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return grad.mT @ weight, grad @ x
+
+
+def product_features_first(x: Tensor, weight: Tensor) -> Tensor:
+    """W x^T, [features, all tokens of x]: the product of `product`, stored so that neighbours in memory are tokens."""
+    dtype, device = weight.dtype, x.device.type
+    if device == "cpu":
+        return product(x, weight).flatten(0, -2).mT
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    return full(FeaturesFirst.apply(x.flatten(0, -2).to(dtype), weight.to(dtype)))

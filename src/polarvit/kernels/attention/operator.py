@@ -3,7 +3,8 @@
 `polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
 back from the device and allocate only through `new_output`, so a step that uses them can be captured in a CUDA graph.
 Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
-All their tensors are contiguous, and directions are [B, H, d, N], dimension first.
+All their tensors are contiguous. Directions of queries and results are stored dimension first, [B, H, d, N], as
+neighbouring threads are queries; those of keys and values are [B, H, M, d]: all threads read one key at a time.
 """
 
 from __future__ import annotations
@@ -15,19 +16,43 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.attention.triton import forward_kernel
-from polarvit.kernels.attention.triton_backward import key_kernel, query_kernel
+from polarvit.kernels.attention.backward import attention_key_kernel, attention_query_kernel
+from polarvit.kernels.attention.forward import attention_forward_kernel
+from polarvit.kernels.attention.keys import ENTRIES, key_kernel
+from polarvit.kernels.attention.tile_backward import tile_key_kernel, tile_query_kernel
+from polarvit.kernels.attention.tile_forward import tile_forward_kernel
+
+WIDEST_FORWARD, WIDEST_BACKWARD = 64, 32
+"""Heads up to here give each query a thread of its own; its numbers would not fit into registers beyond."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Block sizes, warps and unrolling of one kernel launch, and how its products are taken."""
+    """Queries (or keys) of a program and its warps, where a thread takes one or two."""
+
+    block: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Block sizes, warps and unrolling of a launch over tiles of pairs, and how its products are taken."""
 
     rows: int
     columns: int
     warps: int = 4
     unroll: int = 4
     precision: str = ""
+
+
+def forward_launch(width: int, n: int) -> Launch:
+    """Two queries a thread share the loads of a key, where registers allow it."""
+    return Launch(64, 1) if width <= 32 and n > 32 else Launch(32, 1)
+
+
+def backward_launch(width: int, n: int) -> Launch:
+    """One query, or key, a thread."""
+    return Launch(64, 2) if n > 32 else Launch(32, 1)
 
 
 def sharp_products() -> str:
@@ -44,38 +69,36 @@ def sharp_products() -> str:
     return "bf16x6" if "bf16x6" in CUDAOptions.allowed_dot_input_precisions else "tf32x3"
 
 
-def block(length: int, largest: int) -> int:
+def fitting(length: int, largest: int) -> int:
     """The smallest block of 16, 32 or 64 that holds `length`, or the largest allowed."""
     return next((size for size in (16, 32) if length <= size and size <= largest), largest)
 
 
-def forward_launch(width: int, n: int, m: int) -> Launch:
-    """64 rows are one warp group of the tensor cores; few keys at a time fit into registers without spilling.
-
-    On an H200 (`benchmarks/attention_core.py --tune`): 95 us at (128, 12, 64, 16), 1.06 ms at (64, 6, 196, 64).
-    """
-    columns, unroll = (16, 4) if width <= 32 else (32, 8)
-    return Launch(block(n, 64), block(m, columns), unroll=unroll, precision=sharp_products())
+def forward_tile(width: int, n: int, m: int) -> Tile:
+    """64 rows are one warp group of the tensor cores; few keys at a time fit into registers without spilling."""
+    return Tile(fitting(n, 64), fitting(m, 32), unroll=8, precision=sharp_products())
 
 
-def backward_launch(width: int, n: int, m: int) -> Launch:
-    """Up to 64 queries are held by one program, which then writes all gradients of its head.
-
-    Measured on an H200: 218 us at (128, 12, 64, 16), 5.5 ms at (64, 6, 196, 64).
-    """
-    if width <= 32:
-        return Launch(block(n, 64), block(m, 32), unroll=8, precision=sharp_products())
-    return Launch(block(n, 32), block(m, 64), precision=sharp_products())
+def backward_tile(width: int, n: int, m: int) -> Tile:
+    return Tile(fitting(n, 32), fitting(m, 64), precision=sharp_products())
 
 
-def padded(width: int) -> int:
-    """The power of two, at least 16, that a product needs."""
-    return max(16, triton.next_power_of_2(width))
+def padded(width: int, least: int = 1) -> int:
+    """The power of two that holds `width`; a product needs at least 16."""
+    return max(least, triton.next_power_of_2(width))
 
 
 def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
     return torch.empty(shape, dtype=torch.float32, device=like.device)
+
+
+def key_table(key_radius: Tensor, value_radius: Tensor) -> Tensor:
+    """What every query asks of a key: [B, H, M, 8]."""
+    table = new_output((*key_radius.shape, ENTRIES.value), key_radius)
+    count = key_radius.numel()
+    key_kernel[(triton.cdiv(count, 256),)](key_radius, value_radius, table, count, BLOCK=256, num_warps=4)
+    return table
 
 
 @torch.library.custom_op("polarvit::attention", mutates_args=())
@@ -91,33 +114,27 @@ def attention_forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
     b, h, width, n = query.shape
-    value_width, m = value.shape[-2:]
-    launch = forward_launch(max(width, value_width), n, m)
-    radius, direction = new_output((b, h, n), query), new_output((b, h, value_width, n), query)
-    stats = new_output((b, h, 4, n), query)
-    points = (query_radius, query, key_radius, key, value_radius, value)
-    forward_kernel[(b * h, triton.cdiv(n, launch.rows))](
-        *points,
-        scale if mask is None else mask.view(torch.uint8),
-        scale,
-        radius,
-        direction,
-        stats,
-        h,
-        n,
-        m,
-        WIDTH=width,
-        VALUE_WIDTH=value_width,
-        VALUE_PAD=padded(value_width),
-        BLOCK_N=launch.rows,
-        BLOCK_M=launch.columns,
-        HAS_MASK=mask is not None,
-        PRECISION=launch.precision,
-        UNROLL=launch.unroll,
-        num_warps=launch.warps,
-        num_stages=1,
-    )
-    return radius, direction, stats
+    m, value_width = value.shape[-2:]
+    widest = max(width, value_width)
+    outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
+    attend = scale if mask is None else mask.view(torch.uint8)
+    sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
+    if widest <= WIDEST_FORWARD:
+        launch = forward_launch(widest, n)
+        attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
+            query_radius, query, key, value, key_table(key_radius, value_radius), attend, scale, *outputs,
+            h, n, m, 1, PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=launch.block,
+            num_warps=launch.warps, num_stages=1, **sizes,
+        )  # fmt: skip
+        return outputs
+    tile = forward_tile(widest, n, m)
+    tile_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
+        query_radius, query, key_radius, key.mT.contiguous(), value_radius, value.mT.contiguous(), attend, scale,
+        *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), BLOCK_N=tile.rows, BLOCK_M=tile.columns,
+        PRECISION=tile.precision,
+        UNROLL=tile.unroll, num_warps=tile.warps, num_stages=1, **sizes,
+    )  # fmt: skip
+    return outputs
 
 
 @attention_forward.register_fake
@@ -132,7 +149,7 @@ def _(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, n = query_radius.shape
-    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-1], n), (b, h, 4, n)))  # type: ignore[return-value]
 
 
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())
@@ -150,44 +167,52 @@ def attention_backward(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in the order of the forward's first seven arguments, float32."""
+    """Gradients in the order of the forward's first seven arguments, float32; all directions [B, H, d, N]."""
     b, h, width, n = query.shape
-    value_width, m = value.shape[-2:]
-    launch = backward_launch(max(width, value_width), n, m)
-    whole = n <= launch.rows
-    points = (query_radius, query, key_radius, key, value_radius, value)
-    gradients = [new_output(tuple(x.shape), x) for x in points]
-    to_scale = new_output((b, h, triton.cdiv(n, launch.rows)), scale)
-    tensors = (
-        *points,
-        scale if mask is None else mask.view(torch.uint8),
-        scale,
-        direction,
-        stats,
-        grad_radius.contiguous(),
-        grad.contiguous(),
-        *gradients,
-        to_scale,
-    )
-    shapes = (h, n, m)
-    options: dict[str, Any] = {
-        "WIDTH": width,
-        "PAD": padded(width),
-        "VALUE_WIDTH": value_width,
-        "VALUE_PAD": padded(value_width),
-        "BLOCK_N": launch.rows,
-        "BLOCK_M": launch.columns,
-        "HAS_MASK": mask is not None,
-        "PRECISION": launch.precision,
-        "UNROLL": launch.unroll,
-        "num_warps": launch.warps,
-        "num_stages": 1,
-    }
-    query_kernel[(b * h, triton.cdiv(n, launch.rows))](*tensors, *shapes, WHOLE=whole, **options)
-    if not whole:
-        key_kernel[(b * h, triton.cdiv(m, launch.columns))](*tensors, *shapes, **options)
+    m, value_width = value.shape[-2:]
+    widest = max(width, value_width)
+    attend = scale if mask is None else mask.view(torch.uint8)
+    sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
+    to_query_radius, to_query = new_output((b, h, n), query), new_output((b, h, width, n), query)
+    to_key_radius, to_key = new_output((b, h, m), query), new_output((b, h, width, m), query)
+    to_value_radius, to_value = new_output((b, h, m), query), new_output((b, h, value_width, m), query)
+    gradients = (to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value)
+    upstream = grad_radius.contiguous(), grad.contiguous()
+    if widest <= WIDEST_BACKWARD:
+        sizes |= {"PAD": padded(width), "VALUE_PAD": padded(value_width)}
+        packed = new_output((b, h, n, width + 2 * value_width + ENTRIES.value), query)
+        launch = backward_launch(widest, n)
+        to_scale = new_output((b, h, triton.cdiv(n, launch.block)), scale)
+        attention_query_kernel[(b * h, triton.cdiv(n, launch.block))](
+            query_radius, query, key, value, key_table(key_radius, value_radius), attend, scale, direction, stats,
+            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 1,
+            BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
+        )  # fmt: skip
+        launch = backward_launch(widest, m)
+        attention_key_kernel[(b * h, triton.cdiv(m, launch.block))](
+            key_radius, key, value_radius, value, attend, scale, packed,
+            to_key_radius, to_key, to_value_radius, to_value, h, n, m, 1,
+            BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
+        )  # fmt: skip
+    else:
+        tile = backward_tile(widest, n, m)
+        to_scale = new_output((b, h, triton.cdiv(n, tile.rows)), scale)
+        tensors = (
+            query_radius, query, key_radius, key.mT.contiguous(), value_radius, value.mT.contiguous(), attend, scale,
+            direction, stats, *upstream, *gradients, to_scale,
+        )  # fmt: skip
+        sizes |= {
+            "PAD": padded(width, 16), "VALUE_PAD": padded(value_width, 16), "BLOCK_N": tile.rows,
+            "BLOCK_M": tile.columns, "PRECISION": tile.precision, "UNROLL": tile.unroll,
+        }  # fmt: skip
+        tile_query_kernel[(b * h, triton.cdiv(n, tile.rows))](
+            *tensors, h, n, m, num_warps=tile.warps, num_stages=1, **sizes
+        )
+        tile_key_kernel[(b * h, triton.cdiv(m, tile.columns))](
+            *tensors, h, n, m, num_warps=tile.warps, num_stages=1, **sizes
+        )
     # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
-    return (*gradients, to_scale.sum((0, 2)))  # type: ignore[return-value]
+    return (*gradients, to_scale.sum((0, 2)))
 
 
 @attention_backward.register_fake
@@ -205,7 +230,7 @@ def _(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    points = (query_radius, query, key_radius, key, value_radius, value)
+    points = (query_radius, query, key_radius, key.mT, value_radius, value.mT)
     return (*(new_output(tuple(x.shape), x) for x in points), new_output((query.shape[1],), scale))  # type: ignore[return-value]
 
 
@@ -224,7 +249,8 @@ def _differentiate(
         grad_radius = direction[:, :, 0].new_zeros(direction[:, :, 0].shape)
     if grad is None:
         grad = torch.zeros_like(direction)
-    *gradients, to_scale = attention_backward(grad_radius, grad, *saved)
+    q_radius, q, k_radius, k, v_radius, v, to_scale = attention_backward(grad_radius, grad, *saved)
+    gradients = (q_radius, q, k_radius, k.mT, v_radius, v.mT)
     return (*(g.to(x.dtype) for g, x in zip(gradients, saved, strict=False)), to_scale, None)
 
 

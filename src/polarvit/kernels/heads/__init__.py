@@ -23,16 +23,16 @@ def project_heads(
 ) -> list[PolarPoint]:
     """Query, key and value heads [B, H, N] of rescaled radius, from one matrix product.
 
-    `product` [B, N, 3 D + extra] is u [W_q; W_k; W_v]^T with phi_q . u, phi_k . u, phi_v . u in the next three columns;
-    `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each; `log_gain` [3, H];
-    `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q and k, `mode` none, separate or joint.
+    `product` [3 D + extra, B N] is [W_q; W_k; W_v] u^T, features first, with phi_q . u, phi_k . u, phi_v . u in the
+    next three rows; `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each;
+    `log_gain` [3, H]; `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q and k, `mode` none,
+    separate or joint.
     """
-    width = weight.shape[1] // log_gain.shape[1]
-    if not fused_runs(product, a, weight) or log_gain.shape[1] * width > LARGEST_TILE:
+    if not heads_fused(product, log_gain.shape[1], weight.shape[1]):
         return reference_project_heads(product, a, weight, scalars, log_gain, rate, place, mode)
     from polarvit.kernels.heads.operator import MODES, project_op
 
-    radius, direction = project_op(
+    outputs = project_op(
         product.contiguous(),
         a.contiguous(),
         weight.contiguous(),
@@ -42,12 +42,18 @@ def project_heads(
         (a if place is None else place).contiguous(),
         MODES[mode],
     )
-    return [PolarPoint(r, d.mT) for r, d in zip(radius.unbind(), direction.unbind(), strict=True)]
+    query = PolarPoint(outputs[0], outputs[1].mT)
+    return [query, PolarPoint(*outputs[2:4]), PolarPoint(*outputs[4:6])]
+
+
+def heads_fused(x: Tensor, heads: int, dim: int) -> bool:
+    """Whether the kernels take heads of this size from a tensor like x."""
+    return fused_runs(x) and dim <= LARGEST_TILE and x.numel() < 2**31
 
 
 def merge_heads(heads: PolarPoint) -> PolarPoint:
     """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation."""
-    if not fused_runs(*heads) or heads.shape[1] * heads.dim > LARGEST_TILE:
+    if not heads_fused(heads.direction, heads.shape[1], heads.shape[1] * heads.dim):
         return reference_merge_heads(heads)
     from polarvit.kernels.heads.operator import merge_op
 

@@ -9,8 +9,11 @@ import triton
 from torch import Tensor
 
 from polarvit.kernels.heads.triton import merge_backward_kernel, merge_kernel, project_backward_kernel, project_kernel
+from polarvit.kernels.sums import sum_rows
 
 MODES = {"none": 0, "separate": 1, "joint": 2}
+TURNS = 2
+"""Blocks of tokens that a program of the backward kernel takes one after the other."""
 
 
 def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -18,26 +21,17 @@ def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
-def tiles(heads: int, width: int, numbers: int = 1024) -> dict[str, int]:
-    """Tile sizes: tokens, and heads and dimensions padded to powers of two.
-
-    Heads are stored dimension first, so a run of memory is as long as the block of tokens: the longer the better.
-    """
+def tiles(heads: int, width: int, numbers: int = 8192) -> dict[str, int]:
+    """Tile sizes: tokens, and heads and dimensions padded to powers of two."""
     heads_pad, width_pad = triton.next_power_of_2(heads), triton.next_power_of_2(width)
-    block = max(1, min(8, numbers // (heads_pad * width_pad)))
+    block = max(1, min(32, numbers // (heads_pad * width_pad)))
     return {"BLOCK": block, "HEADS_PAD": heads_pad, "WIDTH_PAD": width_pad}
 
 
-def launches(mode: int) -> tuple[tuple[int, int, int], ...]:
-    """(first, count, mode): queries and keys are shifted, values are not."""
-    return ((0, 3, 0),) if mode == 0 else ((0, 2, mode), (2, 1, 0))
-
-
-def shares(tokens: int, block: int) -> tuple[int, int]:
-    """Programs for each sample in backward, and blocks that each takes."""
-    blocks = triton.cdiv(tokens, block)
-    turns = min(blocks, 4)
-    return triton.cdiv(blocks, turns), turns
+def warps(size: dict[str, int], numbers: int = 16) -> int:
+    """So many that a thread holds `numbers` numbers of a tile."""
+    count = size["BLOCK"] * size["HEADS_PAD"] * size["WIDTH_PAD"] // (32 * numbers)
+    return max(1, min(16, count))
 
 
 @torch.library.custom_op("polarvit::project_heads", mutates_args=())
@@ -50,18 +44,24 @@ def project_op(
     rate: Tensor,
     place: Tensor,
     mode: int,
-) -> tuple[Tensor, Tensor]:
-    """Radius [3, B, H, N] and direction [3, B, H, d, N] of queries, keys and values."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Radius [B, H, N] and direction of queries ([B, H, d, N]), keys and values ([B, H, N, d])."""
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
-    radius, direction = new_output((3, b, heads, n), a), new_output((3, b, heads, width, n), a)
+    outputs = _project_outputs(a, heads, width)
     size = tiles(heads, width)
-    for first, count, shift in launches(mode):
-        project_kernel[(b, triton.cdiv(n, size["BLOCK"]), count)](
-            product, a, weight, scalars, log_gain, rate, place, radius, direction, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, num_warps=1, **size,
-        )  # fmt: skip
-    return radius, direction
+    project_kernel[(triton.cdiv(b * n, size["BLOCK"]), 3)](
+        product, a, weight, scalars, log_gain, rate, place, *outputs, b * n, n, 1,
+        HEADS=heads, WIDTH=width, MODE=mode, num_warps=warps(size), **size,
+    )  # fmt: skip
+    return outputs
+
+
+def _project_outputs(a: Tensor, heads: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    b, n = a.shape
+    query, other = (b, heads, width, n), (b, heads, n, width)
+    shapes = (b, heads, n), query, (b, heads, n), other, (b, heads, n), other
+    return tuple(new_output(shape, a) for shape in shapes)  # type: ignore[return-value]
 
 
 @project_op.register_fake
@@ -74,9 +74,8 @@ def _(
     rate: Tensor,
     place: Tensor,
     mode: int,
-) -> tuple[Tensor, Tensor]:
-    (b, n), heads = a.shape, log_gain.shape[1]
-    return new_output((3, b, heads, n), a), new_output((3, b, heads, weight.shape[1] // heads, n), a)
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return _project_outputs(a, log_gain.shape[1], weight.shape[1] // log_gain.shape[1])
 
 
 @torch.library.custom_op("polarvit::project_heads_backward", mutates_args=())
@@ -88,37 +87,39 @@ def project_backward_op(
     log_gain: Tensor,
     rate: Tensor,
     place: Tensor,
-    grad_radius: Tensor,
-    grad: Tensor,
+    grad_query_radius: Tensor,
+    grad_query: Tensor,
+    grad_key_radius: Tensor,
+    grad_key: Tensor,
+    grad_value_radius: Tensor,
+    grad_value: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product, a, weight, scalars, gain and rate."""
+    """Gradients of product, a, weight, scalars, gain and rate.
+
+    Upstream directions have the outputs' shapes; those of keys and values are read dimension first, which costs
+    nothing if they are views of tensors stored so.
+    """
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
-    size = tiles(heads, width, 512)
-    parts, turns = shares(n, size["BLOCK"])
-    out = _backward_outputs(product, a, weight, log_gain, b * parts)
-    for first, count, shift in launches(mode):
-        project_backward_kernel[(b, parts, count)](
-            product, a, weight, scalars, log_gain, rate, place, grad_radius.contiguous(), grad.contiguous(),
-            *out, b, n, first,
-            HEADS=heads, WIDTH=width, STRIDE=product.shape[-1], MODE=shift, TURNS=turns, num_warps=1, **size,
-        )  # fmt: skip
-    to_product, to_a, to_weight, to_scalars, to_gain, to_rate = out
-    # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
-    parameters = (to_weight.sum(0), to_scalars.sum(0), to_gain.sum(0), to_rate[:, :2].sum((0, 1)))
-    return to_product, to_a.sum(0), *parameters
-
-
-def _backward_outputs(
-    product: Tensor, a: Tensor, weight: Tensor, log_gain: Tensor, count: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    heads = log_gain.shape[1]
-    shapes = (
-        tuple(product.shape), (3, *a.shape), (count, *weight.shape), (count, 3, 3), (count, 3, heads),
-        (count, 3, heads, 2),
+    size = tiles(heads, width, 4096)
+    upstream = (
+        grad_query_radius.contiguous(), grad_query.contiguous(), grad_key_radius.contiguous(),
+        grad_key.mT.contiguous(), grad_value_radius.contiguous(), grad_value.mT.contiguous(),
     )  # fmt: skip
-    return tuple(new_output(shape, a) for shape in shapes)  # type: ignore[return-value]
+    programs = triton.cdiv(b * n, size["BLOCK"] * TURNS)
+    to_product, to_a = new_output(tuple(product.shape), a), new_output((3, b, n), a)
+    partials = new_output((programs, 3, heads * width + 3 * heads + 3), a)
+    project_backward_kernel[(programs, 3)](
+        product, a, weight, scalars, log_gain, rate, place, *upstream,
+        to_product, to_a, partials, b * n, n, product.shape[0] - 3 * heads * width, 1,
+        HEADS=heads, WIDTH=width, TURNS=TURNS, MODE=mode, num_warps=warps(size), **size,
+    )  # fmt: skip
+    # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
+    sums = sum_rows(partials.flatten(1)).view(3, -1)
+    to_weight, to_gain, to_rate, to_scalars = sums.split((heads * width, heads, 2 * heads, 3), 1)
+    parameters = (to_weight, to_scalars, to_gain, (to_rate[0] + to_rate[1]).view(heads, 2))
+    return to_product, to_a.sum(0), *(x.contiguous() for x in parameters)
 
 
 @project_backward_op.register_fake
@@ -130,8 +131,12 @@ def _(
     log_gain: Tensor,
     rate: Tensor,
     place: Tensor,
-    grad_radius: Tensor,
-    grad: Tensor,
+    grad_query_radius: Tensor,
+    grad_query: Tensor,
+    grad_key_radius: Tensor,
+    grad_key: Tensor,
+    grad_value_radius: Tensor,
+    grad_value: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     like = (product, a, weight, scalars, log_gain)
@@ -143,11 +148,9 @@ def _save_project(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*tensors)
 
 
-def _project_gradients(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
-    to_product, to_a, to_weight, to_scalars, to_gain, to_rate = project_backward_op(
-        *ctx.saved_tensors, grad_radius, grad, ctx.mode
-    )
-    return to_product, to_a, to_weight, to_scalars, to_gain, to_rate if ctx.mode else None, None, None
+def _project_gradients(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+    gradients = project_backward_op(*ctx.saved_tensors, *upstream, ctx.mode)
+    return *gradients[:5], gradients[5] if ctx.mode else None, None, None
 
 
 project_op.register_autograd(_project_gradients, setup_context=_save_project)
@@ -158,7 +161,7 @@ def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     """Radius [B, N] and direction [B, N, H d] of joined heads [B, H, N], [B, H, d, N]."""
     b, heads, width, n = direction.shape
     out_radius, out = new_output((b, n), radius), new_output((b, n, heads * width), radius)
-    size = tiles(heads, width)
+    size = tiles(heads, width, 1024)
     merge_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
         radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=1, **size
     )
@@ -176,7 +179,7 @@ def merge_backward_op(radius: Tensor, direction: Tensor, grad_radius: Tensor, gr
     """Gradients of the heads' radius and direction."""
     b, heads, width, n = direction.shape
     to_radius, to_direction = new_output(tuple(radius.shape), radius), new_output(tuple(direction.shape), radius)
-    size = tiles(heads, width)
+    size = tiles(heads, width, 1024)
     merge_backward_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
         radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, n,
         HEADS=heads, WIDTH=width, num_warps=1, **size,

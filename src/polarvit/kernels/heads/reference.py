@@ -21,6 +21,7 @@ def reference_project_heads(
 ) -> list[PolarPoint]:
     """Shapes and meanings as in `project_heads`."""
     width, heads = weight.shape[1], log_gain.shape[1]
+    product = product.mT.unflatten(0, a.shape)
     points = []
     for j in range(3):
         columns = torch.cat([product[..., j * width : (j + 1) * width], product[..., 3 * width + j, None]], -1)

@@ -148,18 +148,15 @@ def store_keys(
 
 
 @triton.jit
-def query_kernel(
+def tile_query_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
     HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, HAS_MASK: tl.constexpr, PRECISION: tl.constexpr,
-    UNROLL: tl.constexpr, WHOLE: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of queries and scale: one program for one block of queries, looping over the keys.
-
-    WHOLE says that the block holds all queries of the head; then it writes the gradients of keys and values too.
-    """
+    """Gradients of queries and scale: one program for one block of queries, looping over the keys."""
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
     block = tl.program_id(1)
@@ -173,7 +170,7 @@ def query_kernel(
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
     a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
-    uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
+    _, _, along, half, pull, turn, base, tau, lam = load_rows(
         out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
     )
     u = load_directions(query, rows, row_valid, dims, N, WIDTH)
@@ -192,7 +189,7 @@ def query_kernel(
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
         key_a = tl.load(key_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
         value_a = tl.load(value_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
-        distance2, up, by_score, by_value_radius, by_chord, by_a, by_b = pair_tile(
+        distance2, up, by_score, _, by_chord, by_a, _ = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
@@ -205,15 +202,6 @@ def query_kernel(
         radius_up += tl.sum(up * by_a, 1)
         scale_sum += tl.sum(by_score * distance2, 1)
         scale_up += tl.sum(up * distance2, 1)
-        if WHOLE:
-            to_kr, to_k, to_vr, to_v = key_side(
-                key, value, start, columns, in_range, row_valid, u, uhat, t, along, pull, turn,
-                up, by_score, by_value_radius, by_chord, by_b, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, PRECISION,
-            )  # fmt: skip
-            store_keys(
-                to_key_radius, to_key, to_value_radius, to_value, to_kr, to_k, to_vr, to_v,
-                value, value_a, columns, in_range, scale, head, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD,
-            )  # fmt: skip
     radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
     scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
     tl.store(to_query_radius + head * N + rows, radius_total, mask=row_valid)
@@ -223,7 +211,7 @@ def query_kernel(
 
 
 @triton.jit
-def key_kernel(
+def tile_key_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
     HEADS, N, M,

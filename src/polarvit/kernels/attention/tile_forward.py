@@ -32,7 +32,7 @@ def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent)
 
 
 @triton.jit
-def forward_kernel(
+def tile_forward_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale, out_radius, out, stats,
     HEADS, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
