@@ -16,6 +16,8 @@ from polarvit.nn.baselines import ball
 from polarvit.nn.baselines.lorentz import TangentPoint, soft_radius_cap
 from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.parameters import Role, walk
+from polarvit.training.distributed import Place
+from polarvit.training.step import TrainingStep
 
 STATED = {
     "lorentz_vit_tiny": restated.lorentz_vit,
@@ -72,6 +74,17 @@ def test_the_key_clamp_is_off_unless_asked_for(narrow, images) -> None:
         assert (key.min().item() >= 0.05 - 1e-7) is clamped
         assert query.min() < 0
         assert (key == 0.05).float().mean().item() > 0.5 if clamped else True
+
+
+def test_training_steps_clamp_the_keys_where_asked(narrow, images) -> None:
+    targets = torch.eye(5)[:3]
+    for clamped in (False, True):
+        model = narrow("hexformer_tiny", clamped_keys=clamped)
+        optimizer = RiemannianAdamW(param_groups(model, 1e-2, 0.05))
+        step = TrainingStep(model, optimizer, Place(0, 1, torch.device("cpu")))
+        step(images, targets, 1e-2)
+        keys = torch.stack([block.attention.key.weight for block in model.blocks])
+        assert bool((keys.min() >= 0.05 - 1e-7).item()) is clamped
 
 
 def test_the_published_final_norm_of_hexformer_mixes_the_batch_and_ours_does_not(narrow, images) -> None:
@@ -158,3 +171,13 @@ def test_the_rows_of_the_ablation_are_configs(narrow, images) -> None:
     model = narrow("polar_vit_tiny", **row)
     model(images).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_weights_come_back_and_fit_larger_images(narrow, images, tmp_path, name) -> None:
+    model = narrow(name).eval()
+    model.save_pretrained(tmp_path)
+    assert create_model(str(tmp_path), pretrained=True)(images).equal(model(images))
+    larger = create_model(str(tmp_path), pretrained=True, img_size=16)
+    assert torch.isfinite(larger(torch.nn.functional.interpolate(images, size=16))).all()
+    assert larger.trace(torch.nn.functional.interpolate(images, size=16)).attention.isfinite().all()

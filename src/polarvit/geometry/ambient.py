@@ -7,6 +7,7 @@ a failure looks as it does in practice: a wrong point, silently, or NaN. Use thi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -185,8 +186,9 @@ def split(x: Tensor, sections: int, *, k: float | Tensor = 1.0) -> tuple[Tensor,
     return tuple(from_space(part, k=k) for part in x[..., 1:].chunk(sections, -1))
 
 
-def _root(k: float | Tensor, like: Tensor) -> Tensor:
-    return torch.as_tensor(k, dtype=like.dtype, device=like.device).sqrt()
+def _root(k: float | Tensor, like: Tensor) -> float | Tensor:
+    """sqrt(k); a number stays one, so that nothing is copied to a device and a CUDA graph can be captured."""
+    return k.to(dtype=like.dtype, device=like.device).sqrt() if isinstance(k, Tensor) else math.sqrt(k)
 
 
 def _add_columns(x: Tensor, changes: dict[int, Tensor]) -> Tensor:

@@ -23,7 +23,7 @@ def draw(path: Path, record: dict[str, Any]) -> None:
     radii = record["radii"]
     with figure(path, 3.3 * len(radii) + 1.2, 4.4, panels=len(radii), sharey=True, squeeze=False) as grid:
         panels = grid[0]
-        ceiling = 20 * record["chance"]
+        ceiling = 8 * record["chance"]
         for axes, radius in zip(panels, radii, strict=True):
             for run in record["runs"]:
                 if run["seed"] != record["seed"] or run["radius"] not in (radius, None):
@@ -36,6 +36,6 @@ def draw(path: Path, record: dict[str, Any]) -> None:
                     at = (steps[-1], losses[-1]) if steps else (1, ceiling)
                     axes.plot(*at, "x", color=colour, markersize=10, markeredgewidth=2.6)
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
-            axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.1 * record["chance"], ceiling))
+            axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.25 * record["chance"], ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
