@@ -45,6 +45,24 @@ def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str, overrides
             torch.testing.assert_close(graph[key], tensor, rtol=1e-3, atol=1e-5, msg=lambda t, key=key: f"{key}: {t}")
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("lorentz_vit_tiny", ()),
+        ("hexformer_tiny", ("model.options.clamped_keys=true",)),
+        ("hexformer_hybrid_tiny", ()),
+        ("lvit_tiny", ()),
+        ("hvt_tiny", ()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_other_systems_are_captured_too(tmp_path: Path, name: str, overrides: tuple[str, ...]) -> None:
+    same = (*overrides, "model.options.drop_path=0.0", "model.options.dropout=0.0")
+    _, eager = path_of(tmp_path / "eager", "train.cuda_graph=false", *same, name=name)
+    _, graph = path_of(tmp_path / "graph", "train.cuda_graph=true", *same, name=name)
+    assert graph == pytest.approx(eager, rel=1e-3)
+
+
 def test_the_learning_rate_reaches_the_graph(tmp_path: Path) -> None:
     """With a rate of almost zero after the capture, the weights stop moving."""
     here = Place(0, 1, torch.device(DEVICE))
