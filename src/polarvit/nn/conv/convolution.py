@@ -79,6 +79,7 @@ class PolarConv2d(nn.Module):
                 f"got {[list(x.direction.shape) for x in images]}"
             )
         space, square, t = join(*images, k=k)
+        square = window_sum(square, self.field)
         return self.finish(PolarPoint(square, self.product(space)), t, k=k)
 
     def product(self, space: Tensor) -> Tensor:
@@ -91,10 +92,10 @@ class PolarConv2d(nn.Module):
 
     @in_full_precision
     def finish(self, given: PolarPoint, t: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
-        """Direction and radius from (sinh^2 a e^-2t of every pixel, the products of every receptive field)."""
+        """Direction and radius from sinh^2 A e^-2t and the products of every receptive field, given as one pair."""
         radius, direction = finish(
             given.direction,
-            window_sum(given.radius, self.field),
+            given.radius,
             t,
             full(self.time_weight),
             *self.rule.scalars(),

@@ -61,7 +61,7 @@ class PolarBatchNorm2d(nn.Module):
         a, u = rescale(x.radius, k), x.direction
         running = rescaled(self.running_mean, k)
         if self.training:
-            mean = batch_centroid(a, u, running[1])
+            mean = batch_centroid(a, u)
             spread = restore(gather(mean_distance(a, u, *mean).reshape(1)).mean(), k)
             self.remember(running, mean, spread, k=k)
         else:

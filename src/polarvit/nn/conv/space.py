@@ -6,8 +6,8 @@ convolution takes it as it is (and tensor cores prefer it), and the norm over th
 contiguous row.
 
 A space part sinh(a) u is kept times e^-t, with one t for each image: 0 up to a largest radius of 40, so that nothing is
-rounded, and what exceeds 40 beyond it, so that nothing overflows. A point more than 80 nearer to the origin than the
-farthest point of its image has a space part that vanishes beside it; its radius is still its own.
+rounded, and what exceeds 40 beyond it, so that nothing overflows. Only where an image has a radius above 40 **and**
+points 80 nearer to the origin than that do these vanish beside it.
 """
 
 from __future__ import annotations
