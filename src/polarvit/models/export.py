@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,21 +13,29 @@ from torch.overrides import TorchFunctionMode
 
 from polarvit.models.base import VisionModel
 
+if TYPE_CHECKING:
+    import onnx_ir
+
 Batch = Literal["dynamic"] | int
 
 
 def export_program(model: VisionModel, batch: Batch = "dynamic") -> torch.export.ExportedProgram:
     """The model in evaluation mode as one graph (`torch.export`), for images [B, C, H, W] of its config.
 
-    `batch` is a fixed number of images, or "dynamic" for any number of two or more.
+    `batch` is a fixed number of images, or "dynamic" for any number of two or more. The program does not say from
+    which lines of which files it was traced: that would be most of a small file, and paths of this machine.
     """
     images, shapes = _example(model, batch)
     was_training = model.training
     try:
         with torch.no_grad(), _Exportable():
-            return torch.export.export(model.eval(), (images,), dynamic_shapes=shapes)
+            program = torch.export.export(model.eval(), (images,), dynamic_shapes=shapes)
     finally:
         model.train(was_training)
+    for node in program.graph.nodes:
+        for key in ("stack_trace", "from_node"):
+            node.meta.pop(key, None)
+    return program
 
 
 def export_onnx(model: VisionModel | torch.export.ExportedProgram, path: str | Path, batch: Batch = "dynamic") -> Path:
@@ -51,8 +59,40 @@ def export_onnx(model: VisionModel | torch.export.ExportedProgram, path: str | P
     )
     if onnx is None:
         raise RuntimeError("export_onnx: torch.onnx.export returned no program")
+    _tidy(onnx.model)
     onnx.save(path, external_data=False)
     return path
+
+
+def _tidy(model: onnx_ir.Model) -> None:
+    """Leave in an ONNX model what computes, in place.
+
+    torch.onnx writes for every node where in the source it came from, nine tenths of a small file, and for every value
+    a shape, on which ONNX's own strict checker can stumble; both go, and repeated constants and conversions are
+    merged. A conversion to the type of another value names that type instead, so that runtimes fold it.
+    """
+    import onnx_ir
+    from onnx_ir.passes import common
+
+    inner = [value for node in model.graph for value in node.outputs if not value.is_graph_output()]
+    for value in inner:
+        value.shape = None
+    common.ShapeInferencePass()(model)  # finds the types that are still missing
+    for node in model.graph:
+        like = node.inputs[1] if node.op_type == "CastLike" else None
+        if like is not None and like.dtype is not None:
+            node.op_type = "Cast"
+            node.resize_inputs(1)
+            node.attributes["to"] = onnx_ir.AttrInt64("to", int(like.dtype))
+    for tidy in (
+        common.ClearMetadataAndDocStringPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.IdentityEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+    ):
+        tidy(model)
+    for value in inner:
+        value.shape = value.type = None
 
 
 def _example(model: VisionModel, batch: Batch) -> tuple[Tensor, dict[str, Any] | None]:
