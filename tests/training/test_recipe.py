@@ -153,7 +153,11 @@ def test_merging_changes_neither_of_the_two() -> None:
         ({"r": "- 1\n"}, "expected a mapping"),
         ({"r": "a: [\n"}, "not valid YAML"),
         ({"r": ""}, "expected a mapping"),
-        ({"r": "title: x\nmodel: {name: vit_tiny}\n"}, "data"),
+        ({"r": "title: x\nmodel: {name: vit_tiny}\n"}, "r.yaml: missing setting 'data.path'"),
+        ({"r": "title: x\nmodel: {options: {depth: 1}}\ndata: {path: x}\n"}, "missing setting 'model.name'"),
+        ({"r": "title: x\n"}, "missing settings 'model.name', 'data.path'"),
+        ({"r": "base: digits\noptim: {lrr: 1}\n"}, "r.yaml: unknown setting 'optim.lrr'; did you mean 'lr'"),
+        ({"r": "base: s.yaml\n", "s": "title: x\n"}, "r.yaml: missing settings 'model.name', 'data.path'"),
     ],
 )
 def test_a_file_that_is_no_recipe_says_why(tmp_path: Path, files: dict[str, str], message: str) -> None:
@@ -162,6 +166,13 @@ def test_a_file_that_is_no_recipe_says_why(tmp_path: Path, files: dict[str, str]
     with pytest.raises(SettingsError) as caught:
         load(tmp_path / "r.yaml")
     assert message in str(caught.value)
+
+
+def test_an_override_may_say_what_the_file_leaves_out_and_is_not_blamed_on_it(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("title: x\nmodel: {name: vit_tiny}\n")
+    assert load(tmp_path / "r.yaml", ["data.path=digits"]).data.path == "digits"
+    with pytest.raises(SettingsError, match=r"^unknown setting 'optim\.lrr'"):
+        load(tmp_path / "r.yaml", ["data.path=digits", "optim.lrr=1"])
 
 
 def test_no_recipe_repeats_what_its_base_says() -> None:

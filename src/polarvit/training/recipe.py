@@ -11,6 +11,7 @@ replace those of the base, group by group.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -232,11 +233,25 @@ def merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(source: str | Path, overrides: list[str] | None = None) -> Recipe:
-    """A recipe by shipped name or path, with `key.path=value` overrides."""
-    values = read(source)
+    """A recipe by shipped name or path, with `key.path=value` overrides; what is wrong in the file names the file."""
+    path = find(source)
+    written = _read(path, ())
+    values = copy.deepcopy(written)
     for override in overrides or []:
         apply(values, override)
-    return build(Recipe, values)
+    try:
+        return build(Recipe, values)
+    except SettingsError as error:
+        raise SettingsError(f"{path.name}: {error}" if _complaint(written) == str(error) else str(error)) from error
+
+
+def _complaint(values: dict[str, Any]) -> str | None:
+    """What is wrong with recipe data, if anything."""
+    try:
+        build(Recipe, values)
+    except SettingsError as error:
+        return str(error)
+    return None
 
 
 def apply(values: dict[str, Any], override: str) -> None:

@@ -32,10 +32,29 @@ def build(cls: type[T], values: Any, path: str = "") -> T:
         if key not in names:
             raise SettingsError(f"unknown setting '{where}'; {nearest(str(key), names)}")
         arguments[key] = convert(hints[key], value, where)
+    if absent := [name for key in required(cls) if key not in arguments for name in leaves(hints[key], key)]:
+        named = ", ".join(f"'{path}.{name}'" if path else f"'{name}'" for name in absent)
+        raise SettingsError(f"missing setting{'s' if len(absent) > 1 else ''} {named}")
     try:
         return cls(**arguments)
+    except SettingsError:
+        raise  # it names its own path
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{path or cls.__name__}: {error}") from error
+
+
+def required(cls: Any) -> list[str]:
+    """Fields of a dataclass that have no default."""
+    fields = dataclasses.fields(cls)
+    return [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+
+
+def leaves(hint: Any, name: str) -> list[str]:
+    """What must be said for a required field: itself, or the required settings of the group that it is."""
+    if not dataclasses.is_dataclass(hint):
+        return [name]
+    hints = typing.get_type_hints(hint)
+    return [f"{name}.{leaf}" for key in required(hint) for leaf in leaves(hints[key], key)]
 
 
 def nearest(key: str, names: list[str]) -> str:
