@@ -213,7 +213,8 @@ def guess(name: str) -> Kind:
     from polarvit.data.sources.masks import holds_masks
 
     path = Path(name)
-    if (path / "dataset_dict.json").is_file():
+    saved = ("dataset_dict.json", "state.json", "*.parquet", "data/*.parquet")
+    if any(next(path.glob(pattern), None) for pattern in saved):
         return Kind.HUB
     if (path / "batches.meta").is_file() or (path / "meta").is_file():
         return Kind.CIFAR

@@ -3,14 +3,13 @@
 import os
 import pickle
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from polarvit.data import CifarSource, DataError, DigitsSource, FolderSource, HubSource
+from polarvit.data import CifarSource, DataError, DigitsSource, FolderSource
 from polarvit.data.sources.cifar import read_arrays
 
 
@@ -196,49 +195,3 @@ def test_digits_without_scikit_learn_say_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(DataError, match=r"pip install 'polarvit\[demo\]'"):
         DigitsSource()
-
-
-def test_the_hub_without_datasets_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match=r"some/data: needs the datasets package: pip install 'polarvit\[datasets\]'"):
-        HubSource("some/data")
-
-
-class ClassLabel:
-    names = ("cat", "dog")
-
-
-class _Split:
-    def __init__(self, features: dict, rows: list[dict]) -> None:
-        self.features, self.rows = features, rows
-
-    def __getitem__(self, key: int | str) -> object:
-        return self.rows[key] if isinstance(key, int) else [row[key] for row in self.rows]
-
-
-def pretend_hub(monkeypatch: pytest.MonkeyPatch, features: dict) -> None:
-    rows = [{"img": Image.new("L", (4, 4), 9), "label": 1}, {"img": None, "label": 0}]
-    module = types.ModuleType("datasets")
-    module.load_dataset = lambda name, config: {"train": _Split(features, rows), "valid": _Split(features, rows)}
-    monkeypatch.setitem(sys.modules, "datasets", module)
-
-
-IMAGE = type("Image", (), {})()
-
-
-def test_the_hub_finds_the_only_columns_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_hub(monkeypatch, {"img": IMAGE, "label": ClassLabel()})
-    source = HubSource("some/data")
-    assert source.classes == ("cat", "dog")
-    assert source.splits == ("train", "validation")
-    assert source.labels("train").tolist() == [1, 0]
-    assert source.image("train", 0).mode == "RGB"
-    with pytest.raises(DataError, match="some/data: image 1 of train: cannot be read"):
-        source.image("train", 1)
-
-
-def test_the_hub_asks_where_there_is_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_hub(monkeypatch, {"img": IMAGE, "label": ClassLabel(), "coarse": ClassLabel()})
-    with pytest.raises(DataError, match=r"ClassLabel columns \['label', 'coarse'\].*choose one with label="):
-        HubSource("some/data")
-    assert HubSource("some/data", label="label").labels("train").tolist() == [1, 0]
