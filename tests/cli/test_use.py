@@ -109,9 +109,36 @@ def test_predict_agrees_with_the_model(run: Path, tmp_path: Path) -> None:
     assert [entry["probability"] for entry in answer[0]["top"]] == pytest.approx(best.values[0].tolist(), abs=1e-5)
 
 
-def test_predict_names_classes_by_number_when_their_data_is_gone(run: Path, tmp_path: Path) -> None:
+def names_of(weights: Path, image: Path) -> set[str]:
+    answer = json.loads(done("predict", image, "-w", weights, "--top", 10, "--json"))
+    return {entry["class"] for entry in answer[0]["top"]}
+
+
+def test_class_names_travel_with_the_weights(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run / "model", tmp_path / "weights")
-    assert "class " in done("predict", digit(tmp_path / "a.png"), "-w", tmp_path / "weights")
+    assert names_of(tmp_path / "weights", digit(tmp_path / "a.png")) == set("0123456789")
+    card = (run / "model" / "README.md").read_text()
+    assert '["0", "1", "2"' in card
+    assert "Trained for 4 steps of" in card
+    assert "on 359 images of the split `test`" in card
+
+
+def test_class_names_of_a_run_that_has_not_ended_are_known(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("model"))
+    recipe = tmp_path / "run" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("path: digits", "path: gone"))
+    assert names_of(tmp_path / "run", digit(tmp_path / "a.png")) == set("0123456789")
+
+
+def test_classes_have_numbers_when_weights_have_no_names(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "model", tmp_path / "weights")
+    described = json.loads((tmp_path / "weights" / "config.json").read_text())
+    described.pop("class_names")
+    (tmp_path / "weights" / "config.json").write_text(json.dumps(described))
+    assert names_of(tmp_path / "weights", digit(tmp_path / "a.png")) == {f"class {i}" for i in range(10)}
+    shutil.copytree(tmp_path / "weights", tmp_path / "run" / "model")  # a run from before weights had names
+    shutil.copy(run / "recipe.yaml", tmp_path / "run")
+    assert names_of(tmp_path / "run", digit(tmp_path / "a.png")) == set("0123456789")
 
 
 def test_predict_refuses_names_that_do_not_fit(run: Path, photos: Path, tmp_path: Path) -> None:

@@ -61,6 +61,23 @@ def test_the_folder_holds_config_weights_and_card_and_nothing_else(saved) -> Non
     assert "logits [B, 5]" in card
 
 
+def test_class_names_are_saved_loaded_and_forgotten_with_their_classifier(narrow, tmp_path) -> None:
+    model = narrow("vit_tiny")
+    assert model.class_names is None
+    model.class_names = ["ant", "bee", "cat", "dog", "été"]
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["class_names"][-1] == "été"
+    assert '["ant", "bee", "cat", "dog", "été"]' in (tmp_path / "README.md").read_text()
+    again = load_pretrained(tmp_path, drop_path=0.1)
+    assert again.class_names == again.pretrained_cfg["label_names"] == ("ant", "bee", "cat", "dog", "été")
+    with pytest.warns(UserWarning, match="left out"):
+        assert load_pretrained(tmp_path, num_classes=4).class_names is None
+    again.reset_classifier(3)
+    assert again.class_names is None
+    with pytest.raises(ValueError, match="2 class names for 3 classes"):
+        again.class_names = ("a", "b")
+
+
 def test_an_edited_card_is_kept_and_an_interrupted_save_leaves_the_old_file(narrow, saved, monkeypatch) -> None:
     (saved / "README.md").write_text("mine")
     before = (saved / "model.safetensors").read_bytes()
@@ -159,6 +176,12 @@ def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
         (lambda d: d.pop("format_version"), "not a config written by polarvit"),
         (lambda d: d.update(architecture="resnet50"), "unknown architecture 'resnet50'"),
         (lambda d: d.update(config=[1]), "'config' must be an object"),
+        (lambda d: d.update(class_names=["a"] * 4), r"config\.json: 4 class names for 5 classes"),
+        (lambda d: d.update(class_names="abcde"), "class names must be a list of texts, got 'abcde'"),
+        (lambda d: d.update(class_names=["a", "b", "c", "d", 5]), "class names must be a list of texts"),
+        (lambda d: d.update(class_names=["a", "b", "c", "d", ""]), "class name '' is empty or cannot be printed"),
+        (lambda d: d.update(class_names=["\x1b[2J", "b", "c", "d", "e"]), r"class name '\\x1b\[2J' is empty or cannot"),
+        (lambda d: d.update(class_name=["a"]), "unknown key class_name$"),
     ],
 )
 def test_a_wrong_config_is_named(saved, change, message) -> None:

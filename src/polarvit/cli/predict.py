@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +42,7 @@ def predict(
     ],
     data: Annotated[
         str | None,
-        typer.Option("--data", help="Data whose class names to print. Default: those of the run."),
+        typer.Option("--data", help="Data whose class names to print. Default: those saved with the weights."),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many classes to print.")] = 5,
     out: Annotated[
@@ -132,20 +133,22 @@ class Files:
 
 
 def class_names(trained: Trained, data: str | None) -> tuple[str, ...]:
-    """Names of the model's classes: of the data given, of its run's data if it can be read, or numbers."""
+    """Names of the model's classes: of the data given, saved with its weights, of its run's data, or numbers."""
     from polarvit.cli.data import describe
     from polarvit.data.errors import DataError
 
-    count, path = trained.model.num_classes, data or trained.recipe.data.path
-    try:
-        names = describe(path)[0] if path else ()
-        if path and len(names) != count:
-            raise DataError(f"{path}: has {len(names)} classes, the model {count}")
-    except DataError:
-        if data is not None:
-            raise
-        names = ()
-    return names or tuple(f"class {index}" for index in range(count))
+    count, path = trained.model.num_classes, trained.recipe.data.path
+    if data is not None:
+        names = describe(data)[0]
+        if len(names) != count:
+            raise DataError(f"{data}: has {len(names)} classes, the model {count}")
+        return names
+    if trained.model.class_names is not None:
+        return trained.model.class_names
+    with suppress(DataError):  # of a run from before weights had names; its data may be gone
+        if path and len(names := describe(path)[0]) == count:
+            return names
+    return tuple(f"class {index}" for index in range(count))
 
 
 def bar(share: float) -> str:

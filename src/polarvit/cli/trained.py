@@ -77,8 +77,9 @@ def unfinished(run: Path, recipe: Recipe) -> Trained:
         raise WeightsError(f"{run}: the run has not saved anything yet")
     parts, state = saved
     try:
-        config = json.loads((run / "environment.json").read_text(encoding="utf-8"))["config"]
-        model = entry(recipe.model.name.partition(".")[0]).model.from_config(config)
+        described = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+        model = entry(recipe.model.name.partition(".")[0]).model.from_config(described["config"])
+        model.class_names = described.get("class_names")
     except (OSError, ValueError, KeyError) as error:
         raise WeightsError(f"{run / 'environment.json'}: does not describe the model ({error})") from error
     model.to(next(iter(parts["model"].values())).dtype).load_state_dict(parts["model"])

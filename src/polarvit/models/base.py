@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
+from polarvit.models.class_names import checked_names
 from polarvit.models.config import ImageConfig
 from polarvit.models.weights import Pretrained
 from polarvit.parameters import ORDINARY, walk
@@ -47,6 +48,20 @@ class VisionModel(nn.Module, Pretrained):
     @property
     def num_classes(self) -> int:
         return self.config.num_classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes in the order of the logits, if they were given; saved with the weights.
+
+        Kept as timm does, in `default_cfg["label_names"]`.
+        """
+        return self.default_cfg.get("label_names")
+
+    @class_names.setter
+    def class_names(self, names: Sequence[str] | None) -> None:
+        self.default_cfg.pop("label_names", None)
+        if names is not None:
+            self.default_cfg["label_names"] = checked_names(names, self.num_classes)
 
     @property
     def num_features(self) -> int:
@@ -134,7 +149,8 @@ class VisionModel(nn.Module, Pretrained):
         return self.head
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh head for another number of classes; 0 removes it."""
+        """A fresh head for another number of classes, which have no names yet; 0 removes it."""
+        self.class_names = None
         self.config = dataclasses.replace(self.config, num_classes=num_classes)
         self.default_cfg["num_classes"] = num_classes
         reference = next(self.parameters())

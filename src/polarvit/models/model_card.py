@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from polarvit.models.base import VisionModel
 
 
+NAMED = 20
+"""So many classes are named on a card."""
+
+
 def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
     """Markdown with the hub's YAML header: what the model is, how to load it, what it expects.
 
@@ -49,6 +53,10 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
         f"{model.count():,} parameters, {model.count(classifier=False):,} without the classifier.",
         "",
     ]
+    if names := model.class_names:
+        shown = json.dumps(names[:NAMED], ensure_ascii=False)
+        more = f" The first {NAMED} of {len(names)}; `config.json` has all." if len(names) > NAMED else ""
+        lines += ["## Classes", "", f"In the order of the logits.{more}", "", "```json", shown, "```", ""]
     if results:
         lines += ["## Results", "", results, ""]
     lines += ["## Configuration", "", "```json", json.dumps(config.to_dict(), indent=2), "```", ""]

@@ -1,8 +1,9 @@
 """Weights in and out: safetensors and a JSON config, checked before anything is believed.
 
 A folder of weights holds `model.safetensors`, `config.json` and a model card. The config has the architecture's name,
-every config field, the preprocessing and a format version. Nothing in such a folder is ever executed: there is no
-pickle to fall back to, and every key, shape and config field must be the expected one.
+every config field, the preprocessing, a format version and, where they are known, the names of the classes. Nothing
+in such a folder is ever executed: there is no pickle to fall back to, and every key, shape and config field must be
+the expected one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from polarvit.models.class_names import checked_names
 from polarvit.models.model_card import model_card
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ PACKAGED = Path(__file__).parent / "pretrained"
 """Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
 
 _CONFIG_KEYS = {"format_version", "architecture", "config", "preprocessing"}
+_OPTIONAL_KEYS = {"class_names"}
 _PREPROCESSING = {"mean", "std", "interpolation", "crop_pct"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -104,6 +107,7 @@ def load_pretrained(
         raise WeightsError(f"{folder / CONFIG}: unknown architecture {described['architecture']!r}")
     try:
         stored = cls.config_class.from_dict(described["config"])
+        names = checked_names(described["class_names"], stored.num_classes) if "class_names" in described else None
     except ValueError as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
     config = type(stored).from_dict({**stored.to_dict(), **overrides})
@@ -122,6 +126,8 @@ def load_pretrained(
         )
         state = {key: tensor for key, tensor in state.items() if not key.startswith("head.")}
         fresh = {f"head.{key}" for key in model.get_classifier().state_dict()}
+        names = None
+    model.class_names = names
     fill(model, state, fresh, str(folder / WEIGHTS))
     return model.eval()
 
@@ -162,17 +168,18 @@ def packaged_tag(name: str) -> str | None:
 
 def describe(model: VisionModel) -> dict[str, Any]:
     """What `config.json` holds."""
-    cfg = model.default_cfg
+    cfg, names = model.default_cfg, model.class_names
     return {
         "format_version": FORMAT_VERSION,
         "architecture": model.architecture,
         "config": model.config.to_dict(),
         "preprocessing": {key: cfg[key] for key in ("mean", "std", "interpolation", "crop_pct")},
+        **({} if names is None else {"class_names": list(names)}),
     }
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """`config.json`, with exactly the keys this version writes."""
+    """`config.json`, with exactly the keys this version writes; names of classes may be missing."""
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -181,7 +188,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise WeightsError(f"{path}: no 'format_version': not a config written by polarvit")
     if described["format_version"] != FORMAT_VERSION:
         raise WeightsError(f"{path}: format version {described['format_version']!r}, expected {FORMAT_VERSION}")
-    _same_keys(path, "", set(described), _CONFIG_KEYS)
+    _same_keys(path, "", set(described) - _OPTIONAL_KEYS, _CONFIG_KEYS)
     for key in ("config", "preprocessing"):
         if not isinstance(described[key], dict):
             raise WeightsError(f"{path}: '{key}' must be an object, got {described[key]!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.errors import DataError
 from polarvit.data.sampler import BatchPlan
 from polarvit.models import VisionModel, calibrate, create_model
 from polarvit.optim import RiemannianAdamW, param_groups
@@ -29,6 +30,10 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         interpolation=augment.interpolation,
         crop_pct=size / (recipe.data.resize or size),
     )
+    try:
+        model.class_names = data.classes
+    except ValueError as error:
+        raise DataError(f"{data.train.name}: {error}; rename it") from error
     if recipe.train.precision == "fp64":
         model = model.double()
     model = model.to(here.device)

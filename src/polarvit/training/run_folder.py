@@ -51,6 +51,7 @@ class RunFolder:
                 **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
                 "parameters": model.count(),
                 "config": model.config.to_dict(),
+                "class_names": model.class_names,
             },
         )
 
@@ -78,9 +79,9 @@ class RunFolder:
             "seconds": seconds,
             **{name: found.to_dict() for name, found in scores.items()},
         }
-        model.save_pretrained(self.path / "model")
-        if isinstance(average, VisionModel):
-            average.save_pretrained(self.path / "model-ema")
+        for name, weights, key in (("model", model, "scores"), ("model-ema", average, "ema_scores")):
+            if isinstance(weights, VisionModel):
+                weights.save_pretrained(self.path / name, model_card_kwargs=on_card(recipe, scores.get(key)))
         write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
 
     @staticmethod
@@ -88,3 +89,19 @@ class RunFolder:
         """The lines of the log in a run folder."""
         lines = (path / "log.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
+
+
+def on_card(recipe: Recipe, scores: Scores | None) -> dict[str, str]:
+    """What the card of a run's weights says of their training: the recipe, and what was measured at the end."""
+    train = recipe.train
+    about = (
+        f"{recipe.title.rstrip('.')}. Trained for {train.steps:,} steps of {train.batch_size} images, "
+        f"products in {train.precision}, seed {train.seed}."
+    )
+    if scores is None:
+        return {"summary": about}
+    measured = (
+        f"Top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.4f} "
+        f"on {scores.count:,} images of the split `{recipe.data.validation}`."
+    )
+    return {"summary": about, "results": measured}
