@@ -120,7 +120,7 @@ def test_class_names_travel_with_the_weights(run: Path, tmp_path: Path) -> None:
     card = (run / "model" / "README.md").read_text()
     assert '["0", "1", "2"' in card
     assert "Trained for 4 steps of" in card
-    assert "on 359 images of the split `test`" in card
+    assert "On 359 images of the split `test`: top-1 " in card
 
 
 def test_class_names_of_a_run_that_has_not_ended_are_known(run: Path, tmp_path: Path) -> None:

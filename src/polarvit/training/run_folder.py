@@ -91,7 +91,7 @@ class RunFolder:
         return [json.loads(line) for line in lines]
 
 
-def on_card(recipe: Recipe, scores: Scores | None) -> dict[str, str]:
+def on_card(recipe: Recipe, scores: AnyScores | None) -> dict[str, str]:
     """What the card of a run's weights says of their training: the recipe, and what was measured at the end."""
     train = recipe.train
     about = (
@@ -100,8 +100,5 @@ def on_card(recipe: Recipe, scores: Scores | None) -> dict[str, str]:
     )
     if scores is None:
         return {"summary": about}
-    measured = (
-        f"Top-1 {scores.top1:.2f} %, top-5 {scores.top5:.2f} %, loss {scores.loss:.4f} "
-        f"on {scores.count:,} images of the split `{recipe.data.validation}`."
-    )
+    measured = f"On {scores.count:,} images of the split `{recipe.data.validation}`: {scores.line()}."
     return {"summary": about, "results": measured}

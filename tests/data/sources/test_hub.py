@@ -1,4 +1,4 @@
-"""Data sets of the hub: the choices of the source with a stand-in, the formats with `datasets` where it is installed."""
+"""Data sets of the hub: choices with a stand-in, formats with the package `datasets` where it is installed."""
 
 import importlib.util
 import sys

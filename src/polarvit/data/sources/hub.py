@@ -43,7 +43,9 @@ class HubSource:
         places = range(len(named)) if named is not None else sorted({v for v in values["train"] if v is not None})
         self.classes = tuple(named if named is not None else map(str, places))
         place = {value: index for index, value in enumerate(places)}
-        self._labels = {split: np.array([place.get(v, -1) for v in column], np.int64) for split, column in values.items()}
+        self._labels = {
+            split: np.array([place.get(v, -1) for v in column], np.int64) for split, column in values.items()
+        }
         for split, labels in list(self._labels.items()):
             if split != "train" and (labels < 0).all():
                 warnings.warn(f"{name}: the {split} split has no labels and is left out", stacklevel=2)
@@ -61,7 +63,9 @@ class HubSource:
         require_split(self, split)
         labels = self._labels[split]
         if labels.min(initial=0) < 0:
-            raise DataError(f"{self.name}: image {int(labels.argmin())} of {split} has no label, or one unknown in train")
+            raise DataError(
+                f"{self.name}: image {int(labels.argmin())} of {split} has no label, or one unknown in train"
+            )
         return labels
 
     def image(self, split: str, index: int) -> Image.Image:
