@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from models.narrow import narrow_model
+from models.narrow import narrow_images, narrow_model
 
 
 @pytest.fixture
@@ -15,4 +15,4 @@ def narrow():
 
 @pytest.fixture
 def images() -> torch.Tensor:
-    return torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    return narrow_images()

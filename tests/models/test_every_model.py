@@ -8,14 +8,13 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
+from models.narrow import DISTINCT, EVERY, MODELS
 
 from polarvit.geometry import PolarPoint
 from polarvit.models import PolarViT, create_model, list_models, model_rows
 
-MODELS = list_models(task="classification")
 
-
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY)
 def test_float64_autocast_and_bfloat16(narrow, images, name) -> None:
     model = narrow(name).eval()
     logits = model(images)
@@ -29,7 +28,7 @@ def test_float64_autocast_and_bfloat16(narrow, images, name) -> None:
     assert torch.isfinite(model.bfloat16()(images.bfloat16())).all()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY)
 def test_copies_pickles_state_dicts_and_functional_calls_agree(narrow, images, name) -> None:
     model = narrow(name).eval()
     logits = model(images)
@@ -63,9 +62,9 @@ def test_ten_steps_drive_the_loss_down(narrow, name) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name in MODELS])
 def test_two_hundred_steps_at_a_high_rate_stay_finite(narrow, name) -> None:
-    model = narrow(name, depth=1, drop_path=0.1, dropout=0.1)
+    model = narrow(name, drop_path=0.1, dropout=0.1)
     images, labels = torch.randn(8, 3, 8, 8), torch.arange(8) % 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(200):

@@ -59,7 +59,7 @@ def test_every_model_exports_with_its_logits(narrow, images, tmp_path, name) -> 
 @needs_onnx
 def test_a_dynamic_program_takes_any_batch(narrow, images, tmp_path) -> None:
     """Polar models do too, but take three times as long to export as with a fixed batch."""
-    model = narrow("vit_tiny")
+    model = narrow("vit_small")
     torch.testing.assert_close(export_program(model).module()(images), model.eval()(images))
     run_onnx(model, export_onnx(model, tmp_path / "model.onnx"), (2, 5))
 
@@ -97,8 +97,9 @@ def test_blocks_compile_whole_and_once(narrow, images, name) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DISTINCT)
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name in MODELS and not name.startswith("polar_vit")])
 def test_whole_models_compile_without_a_break(narrow, images, name) -> None:
+    """Polar-ViT is compiled whole by inductor below, U-Nets in `test_unet`."""
     model = narrow(name).eval()
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
