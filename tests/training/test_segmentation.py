@@ -16,6 +16,7 @@ from polarvit import create_model
 from polarvit.data import DataError, PackedDataset, SequentialPlan
 from polarvit.data.packed_masks import prepare_masks
 from polarvit.data.sources.masks import MaskFolderSource
+from polarvit.experiments.report import write_report
 from polarvit.training import Interrupted, MaskScores, SettingsError, checkpoint, recipe, train
 from polarvit.training.distributed import Place, place
 from polarvit.training.mask_metrics import soft_dice
@@ -130,3 +131,20 @@ def test_labels_and_masks_are_not_mixed_up(discs: Path, tmp_path: Path) -> None:
     wrong = tiny(discs, f"model={{name: vit_tiny, options: {vit}}}", "watch.keep_best=false")
     with pytest.raises(DataError, match="masks instead of labels"):
         train(wrong, tmp_path / "b", device="cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["unet", "unet_polar"])
+def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str) -> None:
+    losses = []
+    for graph in ("false", "true"):
+        changes = [f"model.name={name}", "train.steps=10", "watch.log_every=2", f"train.cuda_graph={graph}"]
+        train(recipe.load("discs", changes), tmp_path / graph, device="cuda:0", quiet=True)
+        losses.append([line["loss"] for line in RunFolder.read_log(tmp_path / graph) if "loss" in line])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+def test_a_report_of_masks_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="reports are of classifiers"):
+        write_report([run], tmp_path / "report.html")

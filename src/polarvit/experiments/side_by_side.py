@@ -206,9 +206,10 @@ def progress(jobs: Sequence[Job]) -> Any:
                 job.name,
                 job.state,
                 f"{newest.get('step', 0):,} of {job.steps:,}",
-                *(f"{newest[key]:.{digits}f}" if key in newest else "" for key, digits in (("loss", 3), ("top1", 2))),
+                f"{newest['loss']:.3f}" if "loss" in newest else "",
+                f"{newest['top1']:.2f}" if "top1" in newest else f"{newest['dice']:.4f}" if "dice" in newest else "",
                 f"{speed:,.0f}" if speed else "",
             ]
         )
-    columns = ["run", "state", "steps", "loss", "top-1 %", "images/s"]
+    columns = ["run", "state", "steps", "loss", "top-1 % or Dice", "images/s"]
     return table("", columns, rows, caption=f"{total:,.0f} images/s together", text=["state"])

@@ -182,7 +182,7 @@ class Recipe:
     @property
     def task(self) -> str:
         """What the model is for: "classification" or "segmentation"."""
-        return getattr(entry(self.model.name.partition(".")[0]).model, "task", "classification")
+        return entry(self.model.name.partition(".")[0]).model.task
 
 
 def shipped() -> dict[str, Path]:

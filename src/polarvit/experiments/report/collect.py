@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.errors import DataError
 from polarvit.data.sampler import SequentialPlan
 from polarvit.geometry import PolarPoint
 from polarvit.models.weights import load_pretrained
@@ -72,6 +73,10 @@ def read_run(folder: Path, *, look_at_images: bool = True) -> Run:
     if not (folder / "metrics.json").is_file():
         raise FileNotFoundError(f"{folder} holds no finished run: there is no metrics.json in it")
     recipe = load(folder / "recipe.yaml")
+    if recipe.task == "segmentation":
+        raise DataError(
+            f"{folder}: reports are of classifiers; look at {folder / 'overlays.png'}, or use polarvit eval"
+        )
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     seen = look(folder, recipe) if recipe.data.validation and look_at_images else None
     return Run(recipe.title, recipe, RunFolder.read_log(folder), metrics, seen)
