@@ -13,9 +13,10 @@ from polarvit.parameters import NO_DECAY, ORDINARY, Role
 
 
 class PoincareLinear(nn.Module):
-    """Signed distances to hyperplanes of the ball, taken as coordinates. With c = 1/k, lambda = 2/(1 - c|x|^2):
+    """Signed distances to hyperplanes of the ball, taken as coordinates. With c = 1/k, lambda = 2/(1 - c|x|^2),
+    R_j = 2 sqrt(c) r_j:
 
-        v_j = 2 |z_j|/sqrt(c) asinh(lambda sqrt(c) <x, z_j/|z_j|> cosh R_j - (lambda - 1) sinh R_j),  R_j = 2 sqrt(c) r_j
+        v_j = 2 |z_j|/sqrt(c) asinh(lambda sqrt(c) <x, z_j/|z_j|> cosh R_j - (lambda - 1) sinh R_j)
         w = sinh(sqrt(c) v)/sqrt(c),   y = w/(1 + sqrt(1 + c|w|^2))
 
     v_j is 2 |z_j| times the signed distance from x to the hyperplane perpendicular to z_j at distance 2 r_j from the
