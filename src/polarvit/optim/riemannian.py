@@ -149,19 +149,31 @@ class RiemannianAdamW(Optimizer):
         moment = torch.cat([s["exp_avg"].reshape(-1, n + 1) for s in states])
         square = torch.cat([s["exp_avg_sq"].reshape(-1) for s in states])
         torch._foreach_add_([s["step"] for s in states], 1)
-        step, lr, k = states[0]["step"].to(v.device, torch.float64), group["lr"], _curvature(group)
-        beta1, beta2 = group["betas"]
+        step = states[0]["step"].to(v.device, torch.float64)
+        bias1, bias2 = (-torch.expm1(step * math.log(beta)).to(v) if beta else 1.0 for beta in group["betas"])
+        moved, moment = self._moved(group, v, g, moment, square, bias1, bias2)
 
+        for p, s, new, m, q in zip(
+            params, states, moved.split(rows), moment.split(rows), square.split(rows), strict=True
+        ):
+            p.copy_(new.view_as(p))
+            s["exp_avg"].copy_(m.view_as(s["exp_avg"]))
+            s["exp_avg_sq"].copy_(q.view_as(s["exp_avg_sq"]))
+
+    def _moved(
+        self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, bias1: Any, bias2: Any
+    ) -> tuple[Tensor, Tensor]:
+        """New points [N, n] and moments [N, n+1] from points v, gradients g and moments; `square` is updated."""
+        lr, k, (beta1, beta2) = group["lr"], curvature_of(group), group["betas"]
         radius, u = norm_and_direction(v)
         a = rescale(radius, k)
         xi = polar_gradient(a, u, g)
         if group["weight_decay"]:
-            radius = restore(decayed_radius(a, _times(lr, group["weight_decay"], a)), k)
+            radius = restore(decayed_radius(a, decay_weight(lr, group["weight_decay"], a)), k)
         x = PolarPoint(radius, u)
 
         moment.lerp_(xi, 1 - beta1)
         square.lerp_(xi.square().sum(-1), 1 - beta2)
-        bias1, bias2 = (-torch.expm1(step * math.log(beta)).to(v) if beta else 1.0 for beta in (beta1, beta2))
         size = lr / bias1 / (torch.sqrt(square / bias2) + group["eps"])
         way = -size.unsqueeze(-1) * moment
         moved = exp_map(x, PolarTangent(way[:, 0], way[:, 1:]), k=k)
@@ -169,14 +181,7 @@ class RiemannianAdamW(Optimizer):
         # Rounding leaves a trace along u, which would grow over many transports.
         across = carried.perpendicular
         across = across - (across * moved.direction).sum(-1, keepdim=True) * moved.direction
-        moment = torch.cat([carried.radial.unsqueeze(-1), across], -1)
-
-        for p, s, new, m, q in zip(
-            params, states, to_tangent0(moved).split(rows), moment.split(rows), square.split(rows), strict=True
-        ):
-            p.copy_(new.view_as(p))
-            s["exp_avg"].copy_(m.view_as(s["exp_avg"]))
-            s["exp_avg_sq"].copy_(q.view_as(s["exp_avg_sq"]))
+        return to_tangent0(moved), torch.cat([carried.radial.unsqueeze(-1), across], -1)
 
     def state_dict(self) -> dict[str, Any]:
         """Without anchors and curvature: those are the model's."""
@@ -205,7 +210,8 @@ def polar_gradient(a: Tensor, u: Tensor, g: Tensor) -> Tensor:
     return torch.cat([along, ratio.unsqueeze(-1) * (g - along * u)], -1)
 
 
-def _curvature(group: dict[str, Any]) -> float | Tensor:
+def curvature_of(group: dict[str, Any]) -> float | Tensor:
+    """k of a group of points; a learnable one is stored as ln k."""
     curvature = group.get("curvature", 1.0)
     return curvature.detach().exp() if isinstance(curvature, Tensor) else float(curvature)
 
@@ -214,7 +220,8 @@ def _step_counter(p: Tensor, on_device: bool) -> Tensor:
     return torch.zeros((), dtype=torch.float32, device=p.device if on_device else "cpu")
 
 
-def _times(lr: float | Tensor, decay: float, like: Tensor) -> Any:
+def decay_weight(lr: float | Tensor, decay: float, like: Tensor) -> Any:
+    """The weight lr wd of the origin in one step."""
     return (lr * decay).to(like) if isinstance(lr, Tensor) else lr * decay
 
 

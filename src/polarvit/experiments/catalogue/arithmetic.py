@@ -37,6 +37,7 @@ ARITHMETIC = (
         "weight-decay",
         "Riemannian AdamW with a decay step in ambient and in polar arithmetic, float32",
         "the worked example of section 3, appendix A and appendix 'Numerical Precision'",
+        "polarvit.experiments.weight_decay",
         rows=(
             Row("radius_8", "one step from r = 8, w = 1e-5", "true 7.985; ambient 8.14, or off by 0.1"),
             Row("radius_9", "one step from r = 9", "ambient: squares equal, NaN"),
