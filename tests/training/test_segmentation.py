@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import masked_images
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -20,6 +21,7 @@ from polarvit.experiments.report import write_report
 from polarvit.training import Interrupted, MaskScores, SettingsError, checkpoint, recipe, train
 from polarvit.training.distributed import Place, place
 from polarvit.training.mask_metrics import soft_dice
+from polarvit.training.overlays import BLUE, GREEN, VERMILION, overlay
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.segmentation import evaluate_masks
@@ -148,3 +150,12 @@ def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str) -> None:
 def test_a_report_of_masks_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="reports are of classifiers"):
         write_report([run], tmp_path / "report.html")
+
+
+def test_an_overlay_tells_agreement_excess_and_miss_apart() -> None:
+    pixels, (predicted, truth) = np.full((9, 9, 3), 100, np.uint8), np.zeros((2, 9, 9), dtype=bool)
+    predicted[1:8, 1:5], truth[1:8, 3:8] = True, True
+    found = overlay(pixels, predicted, truth)
+    assert [tuple(found[1, x]) for x in (2, 4, 6)] == [VERMILION, GREEN, BLUE]
+    assert (found[0] == 100).all()
+    assert tuple(overlay(pixels, predicted)[1, 1]) == GREEN

@@ -32,10 +32,10 @@ def overlay(pixels: np.ndarray, predicted: np.ndarray, truth: np.ndarray | None 
     """An image uint8 [H, W, 3] with masks bool [H, W] over it: tinted areas with solid edges."""
     truth = predicted if truth is None else truth
     out = pixels.astype(np.float32)
+    edge = edges(torch.from_numpy(np.stack([predicted, truth]))).any(0).numpy()
     for area, colour in ((predicted & truth, GREEN), (predicted & ~truth, VERMILION), (truth & ~predicted, BLUE)):
         out[area] += OPACITY * (np.array(colour, np.float32) - out[area])
-    for mask, colour in ((truth, GREEN), (predicted, VERMILION if truth is not predicted else GREEN)):
-        out[edges(torch.from_numpy(mask)[None])[0].numpy()] = colour
+        out[area & edge] = colour
     return out.round().astype(np.uint8)
 
 
