@@ -18,7 +18,7 @@ from polarvit.cli import app
 from polarvit.training.recipe import load, shipped
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGES = ("training", "segmentation", "resuming", "distributed", "recipes", "cli", "benchmarks")
+PAGES = ("training", "segmentation", "resuming", "distributed", "recipes", "cli", "benchmarks", "cifar100")
 TOY = shlex.split(
     "--set train.steps=1 --set train.batch_size=4 --set optim.warmup=0 --device cpu "
     "--set model.options='{img_size: 64, patch_size: 32, depth: 1, dim: 16, mlp_dim: 16, heads: 2}'"

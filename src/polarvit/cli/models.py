@@ -1,17 +1,24 @@
-"""`polarvit models`."""
+"""`polarvit models` and `polarvit models package`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from polarvit.cli.options import Device, check_device
+
 
 def register(app: typer.Typer) -> None:
-    app.command("models")(models)
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(models)
+    group.command("package")(package)
+    app.add_typer(group, name="models")
 
 
 def models(
+    ctx: typer.Context,
     pattern: Annotated[str, typer.Option("--pattern", help="Only names that match, e.g. 'polar*'.")] = "*",
 ) -> None:
     """List the models that can be created and trained: size, reference and origin.
@@ -22,6 +29,8 @@ def models(
     polarvit models
     polarvit models --pattern 'polar*'
     """
+    if ctx.invoked_subcommand is not None:
+        return
     import torch
 
     from polarvit.models import create_model, list_models
@@ -45,3 +54,40 @@ def models(
     console().print(table("", ["models", "reference", "origin"], origins, text=["reference", "origin"]))
     if tags := list_pretrained():
         typer.echo(f"weights that come with the package: {', '.join(tags)}")
+
+
+def package(
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a finished run.", exists=True, file_okay=False, show_default=False)
+    ],
+    tag: Annotated[str, typer.Option("--tag", help="What follows the model's name and a dot, e.g. cifar100.")],
+    data: Annotated[
+        str | None, typer.Option("--data", help="Where the run's data is now. Default: as the run.")
+    ] = None,
+    device: Device = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace weights that have this tag.")] = False,
+    into: Annotated[
+        Path | None, typer.Option("--into", file_okay=False, help="Another folder than that of the package.")
+    ] = None,
+) -> None:
+    """Put the weights of a run into the package, with a card of what they can do.
+
+    The card is measured on every test image: accuracy, calibration, each class.
+    The weights are written in float32, with config, class names and checksum.
+
+    \b
+    polarvit models package runs/photos --tag photos
+    """
+    import torch
+
+    from polarvit.experiments.weights_card import card, measure
+    from polarvit.models.packaging import full_tag
+    from polarvit.models.packaging import package as put
+    from polarvit.models.weights import PACKAGED
+
+    check_device(device)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model, recipe, found = measure(run, data, where)
+    text = card(model, tag, recipe, found)
+    folder = put(model, tag, text, found, replace=replace, root=into or PACKAGED)
+    typer.echo(f"{full_tag(model, tag)}: top-1 {found['top1']:.2f} % on {found['images']:,} images -> {folder}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polarvit.cli.trained import Trained
 
 BATCH = 64
+DEFAULT = "polar_vit_tiny.cifar100"
 BAR = 30
 """Width of the longest bar, in characters."""
 
@@ -32,14 +33,15 @@ def predict(
         typer.Argument(help="Image files.", metavar="IMAGE...", exists=True, dir_okay=False, show_default=False),
     ],
     weights: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--weights",
             "-w",
-            help="A run folder, a folder of saved weights, a packaged tag, or a Hugging Face id.",
+            help="A run folder, a folder of saved weights, a packaged tag, or a Hugging Face id. "
+            "Default: the weights for CIFAR-100 that come with the package.",
             show_default=False,
         ),
-    ],
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option("--data", help="Data whose class names to print. Default: those saved with the weights."),
@@ -56,6 +58,7 @@ def predict(
     Images are resized, cropped and normalised as the model's evaluation did.
 
     \b
+    polarvit predict cat.jpg
     polarvit predict cat.jpg --weights runs/photos
     polarvit predict photos/new/*.png -w runs/photos --top 3 --json
     polarvit predict scan.png -w runs/kvasir_seg_unet_polar --out masks
@@ -64,7 +67,7 @@ def predict(
     from polarvit.cli.trained import find_model
 
     check_device(device)
-    trained = find_model(weights)
+    trained = find_model(weights or default_weights())
     if trained.recipe.task == "segmentation":
         predict_masks(trained, images, out, device, as_json=as_json)
         return
@@ -82,6 +85,15 @@ def predict(
         for row in answer:
             share = float(str(row["probability"]))
             typer.echo(f"  {row['class']:<{width}}  {100 * share:5.1f} %  {bar(share)}")
+
+
+def default_weights() -> str:
+    """Weights for whoever names none."""
+    from polarvit.models.weights import list_pretrained
+
+    if DEFAULT not in list_pretrained():
+        raise typer.BadParameter(f"missing; {DEFAULT} does not come with this package", param_hint="--weights")
+    return DEFAULT
 
 
 def rank(trained: Trained, files: list[Path], device: str | None) -> list[list[tuple[float, int]]]:

@@ -15,8 +15,8 @@ from commands import call, done, flat
 from toy_cifar import toy_data, toy_weights
 
 from polarvit.data.cifar100 import CLASSES, superclass_of
-from polarvit.experiments import Settings
-from polarvit.experiments.cifar100.analysis import chosen_weights, run, seen
+from polarvit.experiments import Settings, seen
+from polarvit.experiments.cifar100.analysis import chosen_weights, run
 from polarvit.experiments.cifar100.analysis.radius import auroc, by_radius
 from polarvit.experiments.cifar100.analysis.superclasses import class_points, flattened, structure
 from polarvit.experiments.report.collect import Seen

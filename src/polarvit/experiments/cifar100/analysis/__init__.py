@@ -18,12 +18,12 @@ from polarvit.data.cifar100 import CLASSES
 from polarvit.experiments.cifar100.analysis import draw
 from polarvit.experiments.cifar100.analysis.noise import under_noise
 from polarvit.experiments.cifar100.analysis.radius import by_radius
-from polarvit.experiments.cifar100.analysis.seen import open_images, ready, see, weights_of
 from polarvit.experiments.cifar100.analysis.superclasses import class_points, flattened, structure
 from polarvit.experiments.cifar100.table import FOLDER, NAME, PAPER_STEPS
 from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.reliability import reliability
+from polarvit.experiments.seen import open_images, ready, see, weights_of
 from polarvit.models.weights import WeightsError, list_pretrained, load_pretrained
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console, table

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from polarvit.experiments.cifar100.analysis.seen import Images, see
 from polarvit.experiments.reliability import reliability
+from polarvit.experiments.seen import Images, see
 from polarvit.models import VisionModel
 
 LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2)

@@ -1,0 +1,37 @@
+"""Write the tables of docs/cifar100.md from what is recorded in results/: `python docs/cifar100_page.py`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from polarvit.experiments import EXPERIMENTS
+from polarvit.experiments.listing import lines
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "cifar100.md"
+NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-analysis")
+
+
+def table(name: str, results: Path) -> str:
+    """The rows of one experiment: the paper's value and ours, with date and machine."""
+    rows = ["| row | paper | ours | measured |", "| --- | --- | --- | --- |"]
+    rows += ["| " + " | ".join(cells) + " |" for cells in lines(EXPERIMENTS[name], results)]
+    return "\n".join(rows)
+
+
+def page(text: str, results: Path = ROOT / "results") -> str:
+    """The page with the tables as they stand now."""
+    for name in NAMES:
+        begin, end = f"<!-- {name}: written by docs/cifar100_page.py -->\n", "<!-- end -->"
+        text = re.sub(
+            f"({re.escape(begin)}).*?({end})",
+            lambda found, name=name: f"{found[1]}\n{table(name, results)}\n\n{found[2]}",  # type: ignore[misc]
+            text,
+            flags=re.DOTALL,
+        )
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,142 @@
+"""The card of weights that are packaged: data, recipe, accuracy, calibration, every class, limits, licence.
+
+Everything on it is read from the run or measured here, in strict float32, on every test image.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from polarvit.data.cifar100 import CLASSES as CIFAR100
+from polarvit.experiments.reliability import reliability
+from polarvit.experiments.report.collect import Seen
+from polarvit.experiments.run_records import portable
+from polarvit.experiments.seen import open_images, ready, see
+from polarvit.models import VisionModel
+from polarvit.models.model_card import model_card
+from polarvit.models.packaging import full_tag
+from polarvit.models.weights import WeightsError, load_pretrained
+from polarvit.provenance import provenance
+from polarvit.training.recipe import Recipe, load
+from polarvit.training.settings import plain
+from polarvit.training.step import set_precision
+
+TOLERANCE = 0.5
+"""Points of accuracy by which a measurement may differ from that at the end of training, where products were TF32."""
+ABOUT_CIFAR100 = (
+    "CIFAR-100 (Krizhevsky, 2009): 50,000 training and 10,000 test images of 32 x 32 pixels in 100 classes. Its images "
+    "are a labelled part of the 80 Million Tiny Images, which were gathered from the web and withdrawn in 2020; the "
+    "data set states no licence. The package holds none of its images."
+)
+
+
+def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
+    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
+    for file in ("metrics.json", "recipe.yaml", "model/config.json"):
+        if not (run / file).is_file():
+            raise WeightsError(f"{run}: holds no finished run, there is no {file} in it")
+    metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    recipe = load(run / "recipe.yaml")
+    if data is not None:
+        recipe = replace(recipe, data=replace(recipe.data, path=data))
+    if recipe.data.validation is None:
+        raise WeightsError(f"{run}: the run had no test split (data.validation is null), so its card would be empty")
+    model = load_pretrained(run / "model").float()
+    images = open_images(recipe.data.path, model, recipe.data.validation)
+    model.class_names = images.classes
+    set_precision("fp32")
+    ready(model, device, len(images))
+    seen = see(model, images, device)
+    model.to("cpu").compiled = None
+    found = facts(seen)
+    trained = metrics["scores"]["top1"]
+    if abs(found["top1"] - trained) > TOLERANCE:
+        raise WeightsError(
+            f"{run}: measured {found['top1']:.2f} %, the run ended with {trained:.2f} %; are these its images?"
+        )
+    return model, recipe, {**found, "device": device.type, "provenance": provenance(seed=0), "run": metrics}
+
+
+def facts(seen: Seen) -> dict[str, Any]:
+    """Accuracy, calibration and the accuracy of every class, in percent."""
+    order = (-seen.probabilities).argsort(1)
+    top5 = (order[:, :5] == seen.labels[:, None]).any(1)
+    right = seen.predicted == seen.labels
+    own = {index: right[seen.labels == index] for index in range(len(seen.classes))}
+    return {
+        "images": len(seen.labels),
+        "top1": 100 * float(right.mean()),
+        "top5": 100 * float(top5.mean()),
+        "calibration": reliability(seen.probabilities, seen.labels).record(),
+        "classes": {seen.classes[i]: round(100 * float(hits.mean()), 2) for i, hits in own.items() if len(hits)},
+    }
+
+
+def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) -> str:
+    """The card as Markdown."""
+    name, run = full_tag(model, tag), found["run"]
+    machine = ", ".join(run["machine"]["gpus"]) or run["machine"]["processor"]
+    known = set(found["classes"]) == set(CIFAR100)
+    data = ABOUT_CIFAR100 if known else f"`{Path(recipe.data.path).name}`, {len(found['classes'])} classes."
+    first = ": the first, not the best of several" if run["seed"] == 0 else ""
+    summary = (
+        f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
+        f"**Data.** {data}\n\n"
+        f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
+        f"{run['seconds'] / 60:.0f} minutes on {machine}, commit {run['commit']}. The weights are those of the last "
+        "step, not of the best one. All settings stand below."
+    )
+    results = (
+        f"On all {found['images']:,} test images, products in strict float32: **top-1 {found['top1']:.2f} %**, top-5 "
+        f"{found['top5']:.2f} % (`polarvit eval {name} --data ...` prints it). At the end of training, products in "
+        f"{run['product_precision']}: {run['scores']['top1']:.2f} %.\n\n{calibration(found)}\n\n{per_class(found)}\n\n"
+        f"## Limits\n\n{limits(model, known)}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
+    )
+    written = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
+    settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
+    return f"{written}\n## Recipe\n\n```yaml\n{settings}```\n"
+
+
+def calibration(found: dict[str, Any]) -> str:
+    """ECE and the reliability table."""
+    one = found["calibration"]
+    bins, count = one["bins"], len(one["bins"]["count"])
+    side = "overconfident" if one["gap"] > 0 else "underconfident"
+    head = "| confidence | images | mean confidence % | accuracy % |\n| --- | --- | --- | --- |\n"
+    rows = [
+        f"| {i / count:.2f}-{(i + 1) / count:.2f} | {images:,} | {100 * sure:.1f} | {100 * hit:.1f} |"
+        for i, (images, sure, hit) in enumerate(zip(bins["count"], bins["confidence"], bins["accuracy"], strict=True))
+        if images
+    ]
+    return (
+        f"### Calibration\n\nExpected calibration error {100 * one['ece']:.2f} % ({count} bins of equal width); "
+        f"{side} by {100 * abs(one['gap']):.2f} points on average; negative log-likelihood {one['nll']:.4f}, Brier "
+        f"score {one['brier']:.4f}.\n\n{head}" + "\n".join(rows)
+    )
+
+
+def per_class(found: dict[str, Any]) -> str:
+    """Accuracy of every class, the best first."""
+    ranked = sorted(found["classes"].items(), key=lambda pair: (-pair[1], pair[0]))
+    rows = "\n".join(f"| {name} | {value:.0f} |" for name, value in ranked)
+    return f"### Every class\n\n| class | top-1 % |\n| --- | --- |\n{rows}"
+
+
+def limits(model: VisionModel, cifar100: bool) -> str:
+    """What these weights cannot do."""
+    height, width = model.config.image
+    lines = [
+        f"- An image is brought to {height} x {width} pixels, and whatever it shows, the answer is one of "
+        f"{model.num_classes} classes: there is no `none of these`.",
+        "- Trained and tested on one data set. What it does on images of another kind was not measured.",
+        "- One training run: it says nothing about the spread over seeds.",
+    ]
+    if cifar100:
+        lines.append("- Five classes are people by age and sex. Use no answer of this model to decide about a person.")
+    return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""The tables of docs/cifar100.md are the recorded ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+@pytest.fixture
+def writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("cifar100_page", ROOT / "docs" / "cifar100_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_current(writer: ModuleType) -> None:
+    text = writer.PAGE.read_text(encoding="utf-8")
+    assert text == writer.page(text), "run: python docs/cifar100_page.py"
+    assert text.count("<!-- end -->") == len(writer.NAMES)
+
+
+def test_a_recorded_value_comes_onto_the_page(writer: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "cifar100").mkdir()
+    record = {"summary": {"polar_vit_tiny": "80.20 ± 0.10 (3 seeds of 117,100 steps)"}, "provenance": {"date": "today"}}
+    (tmp_path / "cifar100" / "cifar100.json").write_text(json.dumps(record))
+    text = writer.page(writer.PAGE.read_text(encoding="utf-8"), tmp_path)
+    assert "| Polar-ViT | 80.15 ± 0.26 | 80.20 ± 0.10 (3 seeds of 117,100 steps) | today" in text
