@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, check_same, finished, place, resolved
+from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, check_same, finished, place, portable, resolved
 from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
@@ -69,15 +68,10 @@ def recorded(row: Row, settings: Settings, records: Path) -> list[Result]:
         if content["row"] != row.name:
             continue  # a row whose name goes on with "-seed-"
         seed = content["seed"]
-        check_same(build(Recipe, content["recipe"]), portable(resolved(row, seed, settings)), path)
+        check_same(build(Recipe, content["recipe"]), resolved(row, seed, settings), path)
         metrics = None if content["diverged"] else content["metrics"]
         found.append(Result(row, seed, metrics, content["diverged"] or ""))
     return found
-
-
-def portable(recipe: Recipe) -> Recipe:
-    """The recipe without where its data lay on one machine."""
-    return replace(recipe, data=replace(recipe.data, path=Path(recipe.data.path).name))
 
 
 def thinned(log: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -241,13 +241,19 @@ def same_recipe(recipe: Recipe, folder: Path) -> None:
 
 
 def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
-    """Raise unless both recipes make the same run."""
+    """Raise unless both recipes make the same run, wherever the data lies."""
+    stored, recipe = portable(stored), portable(recipe)
     for part in ("model", "data", "augment", "optim", "train"):
         if getattr(stored, part) != getattr(recipe, part):
             raise SettingsError(
                 f"{where}: the finished run there has another '{part}' than this row has now; "
                 "move it away to run the row again, or choose another --runs"
             )
+
+
+def portable(recipe: Recipe) -> Recipe:
+    """The recipe without where its data lay on one machine."""
+    return replace(recipe, data=replace(recipe.data, path=Path(recipe.data.path).name))
 
 
 def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | None) -> Result:
