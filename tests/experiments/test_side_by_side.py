@@ -32,6 +32,7 @@ def job(folder: Path, *overrides: str, text: str | None = None) -> Job:
     return Job(folder.name, folder, recipe.train.steps)
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_reported_and_the_others_finish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = [job(tmp_path / "one", "train.steps=2"), job(tmp_path / "broken", text="bogus: 1")]
     said: list[str] = []
@@ -46,6 +47,7 @@ def test_a_dead_worker_is_reported_and_the_others_finish(tmp_path: Path, capsys:
     assert "dead" in shown
 
 
+@pytest.mark.slow
 def test_the_end_of_the_time_saves_and_the_run_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

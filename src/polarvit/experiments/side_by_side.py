@@ -97,6 +97,7 @@ def side_by_side(
         finally:
             stop(jobs)
             collect(jobs, say)
+            console().print(progress(jobs))
 
 
 def on_gpu(device: str | None) -> bool:
@@ -179,7 +180,7 @@ def watched(jobs: Sequence[Job]) -> Iterator[Callable[[], None]]:
     """One table of all workers: live in a terminal, else printed every minute."""
     out = console()
     if out.is_terminal:
-        with Live(progress(jobs), console=out, auto_refresh=False) as live:
+        with Live(progress(jobs), console=out, auto_refresh=False, transient=True) as live:
             yield lambda: live.update(progress(jobs), refresh=True)
         return
     told = time.monotonic()
@@ -191,7 +192,6 @@ def watched(jobs: Sequence[Job]) -> Iterator[Callable[[], None]]:
             out.print(progress(jobs))
 
     yield look
-    out.print(progress(jobs))
 
 
 def progress(jobs: Sequence[Job]) -> Any:
