@@ -60,6 +60,8 @@ def test_packaged_weights_are_found_by_tag_and_do_what_their_card_says(run: Path
     assert scores["top5"] == pytest.approx(found["top5"])
     card = (folder / "README.md").read_text()
     assert f"**top-1 {found['top1']:.2f} %**" in card
+    assert "\n# polar_vit_tiny.cifar100\n" in card
+    assert "- hyperbolic\n" in card
     assert 'create_model("polar_vit_tiny.cifar100", pretrained=True)' in card
     for heading in ("### Calibration", "### Every class", "## Limits", "## Licence", "## Recipe"):
         assert heading in card

@@ -18,7 +18,7 @@ from polarvit.experiments.reliability import reliability
 from polarvit.experiments.report.collect import Seen
 from polarvit.experiments.runs import portable
 from polarvit.experiments.seen import open_images, ready, see
-from polarvit.models import VisionModel
+from polarvit.models import ViT, VisionModel
 from polarvit.models.model_card import model_card
 from polarvit.models.packaging import full_tag
 from polarvit.models.weights import WeightsError, load_pretrained
@@ -89,7 +89,7 @@ def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) ->
         f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
-        f"{run['seconds'] / 60:.0f} minutes on {machine}, commit {run['commit']}. The weights are those of the last "
+        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {run['commit']}. The weights are those of the last "
         "step, not of the best one. All settings stand below."
     )
     results = (
@@ -99,6 +99,9 @@ def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) ->
         f"## Limits\n\n{limits(model, known)}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
     )
     written = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
+    written = written.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
+    if isinstance(model, ViT):
+        written = written.replace("- hyperbolic\n", "", 1)
     settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
     return f"{written}\n## Recipe\n\n```yaml\n{settings}```\n"
 
