@@ -18,7 +18,7 @@ from polarvit.experiments.reliability import reliability
 from polarvit.experiments.report.collect import Seen
 from polarvit.experiments.runs import portable
 from polarvit.experiments.seen import open_images, ready, see
-from polarvit.models import ViT, VisionModel
+from polarvit.models import VisionModel, ViT
 from polarvit.models.model_card import model_card
 from polarvit.models.packaging import full_tag
 from polarvit.models.weights import WeightsError, load_pretrained
