@@ -30,11 +30,11 @@ from polarvit.kernels.attention.tile_backward import HIGHEST, balanced
 HALF, GROWN, SHIFT = BETA, SH, SHRUNK  # the places of a row's own numbers: g/2, g/2 rho, and the exponent of T+|V|
 
 
-@triton.jit(do_not_specialize=["UNIT"])
+@triton.jit(do_not_specialize=["ZERO"])
 def attention_query_kernel(
-    query_radius, query, key, value, table, mask, scale_pointer, out, stats, grad_radius, grad,
+    query_radius, query, packed_keys, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_scale, packed,
-    HEADS, N, M, UNIT,
+    HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
@@ -42,12 +42,11 @@ def attention_query_kernel(
     b, h = head // HEADS, head % HEADS
     rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row_valid = rows < N
-    place = rows * UNIT
+    place = rows + ZERO
     dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    key += head * M * WIDTH
-    value += head * M * VALUE_WIDTH
-    table += head * M * ENTRIES
+    KEY_LONG: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
+    packed_keys += head * M * KEY_LONG
     scale = tl.load(scale_pointer + h)
 
     inside = in_width[:, None] & row_valid[None, :]
@@ -94,9 +93,10 @@ def attention_query_kernel(
     scale_up = tl.zeros([BLOCK], tl.float32)
     total = tl.zeros([PAD, BLOCK], tl.float32)
     for j in range(M):
-        v = tl.load(key + j * WIDTH + dims, mask=in_width, other=0.0).to(tl.float32)
-        w = tl.load(value + j * VALUE_WIDTH + value_dims, mask=in_value, other=0.0).to(tl.float32)
-        row = table + j * ENTRIES
+        row = packed_keys + j * KEY_LONG
+        v = tl.load(row + dims, mask=in_width, other=0.0)
+        w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
+        row += WIDTH + VALUE_WIDTH
         step = q - v[:, None]
         distance2, by_chord, by_a = distance_gradients(
             a, up, down, sinh_a, cosh_a,
@@ -124,11 +124,11 @@ def attention_query_kernel(
     tl.store(to_scale + head * tl.num_programs(1) + tl.program_id(1), share)
 
 
-@triton.jit(do_not_specialize=["UNIT"])
+@triton.jit(do_not_specialize=["ZERO"])
 def attention_key_kernel(
     key_radius, key, value_radius, value, mask, scale_pointer, packed,
     to_key_radius, to_key, to_value_radius, to_value,
-    HEADS, N, M, UNIT,
+    HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
@@ -136,7 +136,7 @@ def attention_key_kernel(
     batch, h = head // HEADS, head % HEADS
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = columns < M
-    place = columns * UNIT
+    place = columns + ZERO
     dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
     LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
@@ -145,10 +145,10 @@ def attention_key_kernel(
 
     inside = in_width[:, None] & valid[None, :]
     value_inside = in_value[:, None] & valid[None, :]
-    spot = head * M * WIDTH + dims[:, None] * UNIT + place[None, :] * WIDTH
+    spot = head * WIDTH * M + dims[:, None] * M + place[None, :]
+    value_spot = head * VALUE_WIDTH * M + value_dims[:, None] * M + place[None, :]
     v = tl.load(key + spot, mask=inside, other=0.0).to(tl.float32)
-    spot = head * M * VALUE_WIDTH + value_dims[:, None] * UNIT + place[None, :] * VALUE_WIDTH
-    w = tl.load(value + spot, mask=value_inside, other=0.0).to(tl.float32)
+    w = tl.load(value + value_spot, mask=value_inside, other=0.0).to(tl.float32)
     b = tl.load(key_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
     c = tl.load(value_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
     beta, sh, shrunk = c * LOG2E, scaled_sinh(c), tl.exp(-2.0 * c)
@@ -190,7 +190,5 @@ def attention_key_kernel(
     to_w -= tl.sum(to_w * w, 0)[None, :] * w
     tl.store(to_key_radius + head * M + place, -2.0 * scale * key_sum, mask=valid)
     tl.store(to_value_radius + head * M + place, value_sum, mask=valid)
-    spot = head * WIDTH * M + dims[:, None] * M + place[None, :]
     tl.store(to_key + spot, -2.0 * scale * to_v, mask=inside)
-    spot = head * VALUE_WIDTH * M + value_dims[:, None] * M + place[None, :]
-    tl.store(to_value + spot, to_w, mask=value_inside)
+    tl.store(to_value + value_spot, to_w, mask=value_inside)

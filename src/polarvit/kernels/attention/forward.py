@@ -17,10 +17,10 @@ from polarvit.kernels.attention.rows import half_powers, log2_distance
 from polarvit.kernels.attention.tile_forward import NOTHING, finish_rows
 
 
-@triton.jit(do_not_specialize=["UNIT"])
+@triton.jit(do_not_specialize=["ZERO"])
 def attention_forward_kernel(
-    query_radius, query, key, value, table, mask, scale, out_radius, out, stats,
-    HEADS, N, M, UNIT,
+    query_radius, query, packed, mask, scale, out_radius, out, stats,
+    HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
@@ -28,19 +28,18 @@ def attention_forward_kernel(
     b, h = head // HEADS, head % HEADS
     rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row_valid = rows < N
-    place = rows * UNIT
+    place = rows + ZERO
     dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    key += head * M * WIDTH
-    value += head * M * VALUE_WIDTH
-    table += head * M * ENTRIES
+    LONG: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
+    packed += head * M * LONG
     factor = tl.load(scale + h) * -LN2
     place_in = query + head * WIDTH * N + dims[:, None] * N + place[None, :]
     q = tl.load(place_in, mask=in_width[:, None] & row_valid[None, :], other=0.0).to(tl.float32)
     a = tl.load(query_radius + head * N + place, mask=row_valid, other=0.0).to(tl.float32)
     up, down, sinh_a = half_powers(a)
     highest = tl.max(a, 0)
-    first = tl.load(value + value_dims, mask=in_value, other=0.0).to(tl.float32)
+    first = tl.load(packed + WIDTH + value_dims, mask=in_value, other=0.0)
 
     mass = tl.zeros([BLOCK], tl.float32)
     spread = tl.zeros([BLOCK], tl.float32)
@@ -49,9 +48,10 @@ def attention_forward_kernel(
     radial_exponent = tl.full([BLOCK], NOTHING, tl.float32)
     offset = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
     for j in range(M):
-        v = tl.load(key + j * WIDTH + dims, mask=in_width, other=0.0).to(tl.float32)
-        u = tl.load(value + j * VALUE_WIDTH + value_dims, mask=in_value, other=0.0).to(tl.float32) - first
-        row = table + j * ENTRIES
+        row = packed + j * LONG
+        v = tl.load(row + dims, mask=in_width, other=0.0)
+        u = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0) - first
+        row += WIDTH + VALUE_WIDTH
         beta = tl.load(row + BETA)
         step = q - v[:, None]
         length = log2_distance(

@@ -76,9 +76,9 @@ def fused_attention(
     flat = not isinstance(k, Tensor) and k == 1.0
     root = k.to(device).sqrt() if isinstance(k, Tensor) else k**0.5
     points = []
-    for point, direction in ((query, query.direction.mT), (key, key.direction), (value, value.direction)):
+    for point in (query, key, value):
         points.append((point.radius if flat else point.radius.float() / root).contiguous())
-        points.append(direction.contiguous())  # no copy of queries stored dimension first
+        points.append(point.direction.mT.contiguous())  # no copy where the producer already stores dimension first
     if mask is not None:
         mask = mask.contiguous()
     radius, direction, _ = attention_forward(*points, (factor if flat else factor * k).contiguous(), mask)

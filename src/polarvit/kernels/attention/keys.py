@@ -1,7 +1,7 @@
-"""What every query asks of a key, computed once: seven numbers, padded to eight, for each key and its value.
+"""What every query asks of a key, in one row: its direction, its value's direction and seven numbers, padded to eight.
 
-The kernels that give each query a thread walk over the keys one by one; a row of the table is read by all threads at
-once. Radii of keys are held at 85, beyond which `rows` takes the far formula from the radius itself.
+The kernels that give each query a thread walk over the keys one by one; a row is read by all threads at once. Radii of
+keys are held at 85, beyond which `rows` takes the far formula from the radius itself.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -17,18 +17,33 @@ ENTRIES = tl.constexpr(8)
 
 
 @triton.jit
-def key_kernel(key_radius, value_radius, table, COUNT, BLOCK: tl.constexpr):
-    """For key radius b and value radius c: e^(b/2), e^(-b/2), sinh b, b, c log2 e, sh(c), e^-2c."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    valid = place < COUNT
-    b = tl.load(key_radius + place, mask=valid, other=0.0).to(tl.float32)
-    c = tl.load(value_radius + place, mask=valid, other=0.0).to(tl.float32)
+def attention_pack_kernel(
+    key_radius, key, value_radius, value, packed, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """For key radius b and value radius c the numbers are e^(b/2), e^(-b/2), sinh b, b, c log2 e, sh(c), e^-2c."""
+    head = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    valid = place < M
+    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
+    inside = (dims < WIDTH)[:, None] & valid[None, :]
+    value_inside = (value_dims < VALUE_WIDTH)[:, None] & valid[None, :]
+    u = tl.load(key + head * WIDTH * M + dims[:, None] * M + place[None, :], mask=inside, other=0.0).to(tl.float32)
+    spot = head * VALUE_WIDTH * M + value_dims[:, None] * M + place[None, :]
+    w = tl.load(value + spot, mask=value_inside, other=0.0).to(tl.float32)
+    row = packed + (head * M + place) * (WIDTH + VALUE_WIDTH + ENTRIES)
+    tl.store(row[None, :] + dims[:, None], u, mask=inside)
+    row += WIDTH
+    tl.store(row[None, :] + value_dims[:, None], w, mask=value_inside)
+    row += VALUE_WIDTH
+    b = tl.load(key_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
+    c = tl.load(value_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
     held = tl.minimum(b, HELD)
-    row = table + place * ENTRIES
-    tl.store(row + UP, tl.exp(0.5 * held), mask=valid)
-    tl.store(row + DOWN, tl.exp(-0.5 * held), mask=valid)
-    tl.store(row + SINH, sinh(held), mask=valid)
-    tl.store(row + RADIUS, b, mask=valid)
-    tl.store(row + BETA, c * LOG2E, mask=valid)
-    tl.store(row + SH, scaled_sinh(c), mask=valid)
-    tl.store(row + SHRUNK, tl.exp(-2.0 * c), mask=valid)
+    entry = tl.arange(0, ENTRIES)[:, None]
+    numbers = tl.where(entry == UP, tl.exp(0.5 * held)[None, :], tl.exp(-0.5 * held)[None, :])
+    numbers = tl.where(entry == SINH, sinh(held)[None, :], numbers)
+    numbers = tl.where(entry == RADIUS, b[None, :], numbers)
+    numbers = tl.where(entry == BETA, (c * LOG2E)[None, :], numbers)
+    numbers = tl.where(entry == SH, scaled_sinh(c)[None, :], numbers)
+    numbers = tl.where(entry == SHRUNK, tl.exp(-2.0 * c)[None, :], numbers)
+    tl.store(row[None, :] + entry, numbers, mask=valid[None, :] & (entry < ENTRIES))

@@ -3,8 +3,8 @@
 `polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
 back from the device and allocate only through `new_output`, so a step that uses them can be captured in a CUDA graph.
 Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
-All their tensors are contiguous. Directions of queries and results are stored dimension first, [B, H, d, N], as
-neighbouring threads are queries; those of keys and values are [B, H, M, d]: all threads read one key at a time.
+All their tensors are contiguous, and directions are [B, H, d, N], dimension first: neighbouring threads are
+neighbouring points.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polarvit.kernels.attention.backward import attention_key_kernel, attention_query_kernel
 from polarvit.kernels.attention.forward import attention_forward_kernel
-from polarvit.kernels.attention.keys import ENTRIES, key_kernel
+from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.tile_backward import tile_key_kernel, tile_query_kernel
 from polarvit.kernels.attention.tile_forward import tile_forward_kernel
 
@@ -93,12 +93,17 @@ def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
-def key_table(key_radius: Tensor, value_radius: Tensor) -> Tensor:
-    """What every query asks of a key: [B, H, M, 8]."""
-    table = new_output((*key_radius.shape, ENTRIES.value), key_radius)
-    count = key_radius.numel()
-    key_kernel[(triton.cdiv(count, 256),)](key_radius, value_radius, table, count, BLOCK=256, num_warps=4)
-    return table
+def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Tensor) -> Tensor:
+    """A row for each key with all that queries ask of it."""
+    (b, h, width, m), value_width = key.shape, value.shape[2]
+    packed = new_output((b, h, m, width + value_width + ENTRIES.value), key)
+    block = fitting(m, 64)
+    attention_pack_kernel[(b * h, triton.cdiv(m, block))](
+        key_radius, key, value_radius, value, packed, m,
+        WIDTH=width, PAD=padded(width), VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block,
+        num_warps=2,
+    )  # fmt: skip
+    return packed
 
 
 @torch.library.custom_op("polarvit::attention", mutates_args=())
@@ -114,7 +119,7 @@ def attention_forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
     b, h, width, n = query.shape
-    m, value_width = value.shape[-2:]
+    value_width, m = value.shape[-2:]
     widest = max(width, value_width)
     outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
     attend = scale if mask is None else mask.view(torch.uint8)
@@ -122,14 +127,14 @@ def attention_forward(
     if widest <= WIDEST_FORWARD:
         launch = forward_launch(widest, n)
         attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, key, value, key_table(key_radius, value_radius), attend, scale, *outputs,
-            h, n, m, 1, PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=launch.block,
+            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
+            h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=launch.block,
             num_warps=launch.warps, num_stages=1, **sizes,
         )  # fmt: skip
         return outputs
     tile = forward_tile(widest, n, m)
     tile_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
-        query_radius, query, key_radius, key.mT.contiguous(), value_radius, value.mT.contiguous(), attend, scale,
+        query_radius, query, key_radius, key, value_radius, value, attend, scale,
         *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), BLOCK_N=tile.rows, BLOCK_M=tile.columns,
         PRECISION=tile.precision,
         UNROLL=tile.unroll, num_warps=tile.warps, num_stages=1, **sizes,
@@ -149,7 +154,7 @@ def _(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, n = query_radius.shape
-    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-1], n), (b, h, 4, n)))  # type: ignore[return-value]
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
 
 
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())
@@ -167,9 +172,9 @@ def attention_backward(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in the order of the forward's first seven arguments, float32; all directions [B, H, d, N]."""
+    """Gradients in the order of the forward's first seven arguments, float32."""
     b, h, width, n = query.shape
-    m, value_width = value.shape[-2:]
+    value_width, m = value.shape[-2:]
     widest = max(width, value_width)
     attend = scale if mask is None else mask.view(torch.uint8)
     sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
@@ -184,21 +189,21 @@ def attention_backward(
         launch = backward_launch(widest, n)
         to_scale = new_output((b, h, triton.cdiv(n, launch.block)), scale)
         attention_query_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, key, value, key_table(key_radius, value_radius), attend, scale, direction, stats,
-            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 1,
+            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, direction, stats,
+            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
             BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
         )  # fmt: skip
         launch = backward_launch(widest, m)
         attention_key_kernel[(b * h, triton.cdiv(m, launch.block))](
             key_radius, key, value_radius, value, attend, scale, packed,
-            to_key_radius, to_key, to_value_radius, to_value, h, n, m, 1,
+            to_key_radius, to_key, to_value_radius, to_value, h, n, m, 0,
             BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
         )  # fmt: skip
     else:
         tile = backward_tile(widest, n, m)
         to_scale = new_output((b, h, triton.cdiv(n, tile.rows)), scale)
         tensors = (
-            query_radius, query, key_radius, key.mT.contiguous(), value_radius, value.mT.contiguous(), attend, scale,
+            query_radius, query, key_radius, key, value_radius, value, attend, scale,
             direction, stats, *upstream, *gradients, to_scale,
         )  # fmt: skip
         sizes |= {
@@ -230,7 +235,7 @@ def _(
     direction: Tensor,
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    points = (query_radius, query, key_radius, key.mT, value_radius, value.mT)
+    points = (query_radius, query, key_radius, key, value_radius, value)
     return (*(new_output(tuple(x.shape), x) for x in points), new_output((query.shape[1],), scale))  # type: ignore[return-value]
 
 
@@ -249,8 +254,7 @@ def _differentiate(
         grad_radius = direction[:, :, 0].new_zeros(direction[:, :, 0].shape)
     if grad is None:
         grad = torch.zeros_like(direction)
-    q_radius, q, k_radius, k, v_radius, v, to_scale = attention_backward(grad_radius, grad, *saved)
-    gradients = (q_radius, q, k_radius, k.mT, v_radius, v.mT)
+    *gradients, to_scale = attention_backward(grad_radius, grad, *saved)
     return (*(g.to(x.dtype) for g, x in zip(gradients, saved, strict=False)), to_scale, None)
 
 

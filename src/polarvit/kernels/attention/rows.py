@@ -1,8 +1,9 @@
 """One thread for one query: distance to a key, for a block of queries and a single key.
 
 A tile is [dimensions, queries] with all dimensions of a query in one thread, so sums over dimensions need no exchange
-between threads. The compiler lays a tile out like that if it cannot see that queries are neighbours in memory: that is
-what the argument UNIT of the kernels, always 1 and never specialised, is for.
+between threads. The compiler lays a tile out like that if it sees that queries are neighbours in memory, but not that
+they are aligned, for then it would give a thread four of them: that is what the argument ZERO of the kernels, always 0
+and never specialised, is for.
 
     sinh^2(D/2) = sinh^2((a-b)/2) + 1/4 sinh a sinh b |u-v|^2,   D = ln(1 + 2 (s + sqrt(s^2 + s))),  s = sinh^2(D/2)
 

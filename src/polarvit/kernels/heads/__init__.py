@@ -42,8 +42,7 @@ def project_heads(
         (a if place is None else place).contiguous(),
         MODES[mode],
     )
-    query = PolarPoint(outputs[0], outputs[1].mT)
-    return [query, PolarPoint(*outputs[2:4]), PolarPoint(*outputs[4:6])]
+    return [PolarPoint(outputs[i], outputs[i + 1].mT) for i in (0, 2, 4)]
 
 
 def heads_fused(x: Tensor, heads: int, dim: int) -> bool:

@@ -45,13 +45,13 @@ def project_op(
     place: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radius [B, H, N] and direction of queries ([B, H, d, N]), keys and values ([B, H, N, d])."""
+    """Radius [B, H, N] and direction [B, H, d, N] of queries, keys and values."""
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
     outputs = _project_outputs(a, heads, width)
     size = tiles(heads, width)
     project_kernel[(triton.cdiv(b * n, size["BLOCK"]), 3)](
-        product, a, weight, scalars, log_gain, rate, place, *outputs, b * n, n, 1,
+        product, a, weight, scalars, log_gain, rate, place, *outputs, b * n, n, 0, 1,
         HEADS=heads, WIDTH=width, MODE=mode, num_warps=warps(size), **size,
     )  # fmt: skip
     return outputs
@@ -59,8 +59,7 @@ def project_op(
 
 def _project_outputs(a: Tensor, heads: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     b, n = a.shape
-    query, other = (b, heads, width, n), (b, heads, n, width)
-    shapes = (b, heads, n), query, (b, heads, n), other, (b, heads, n), other
+    shapes = ((b, heads, n), (b, heads, width, n)) * 3
     return tuple(new_output(shape, a) for shape in shapes)  # type: ignore[return-value]
 
 
@@ -95,24 +94,18 @@ def project_backward_op(
     grad_value: Tensor,
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product, a, weight, scalars, gain and rate.
-
-    Upstream directions have the outputs' shapes; those of keys and values are read dimension first, which costs
-    nothing if they are views of tensors stored so.
-    """
+    """Gradients of product, a, weight, scalars, gain and rate."""
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
     size = tiles(heads, width, 4096)
-    upstream = (
-        grad_query_radius.contiguous(), grad_query.contiguous(), grad_key_radius.contiguous(),
-        grad_key.mT.contiguous(), grad_value_radius.contiguous(), grad_value.mT.contiguous(),
-    )  # fmt: skip
+    points = (grad_query_radius, grad_query, grad_key_radius, grad_key, grad_value_radius, grad_value)
+    upstream = [x.contiguous() for x in points]
     programs = triton.cdiv(b * n, size["BLOCK"] * TURNS)
     to_product, to_a = new_output(tuple(product.shape), a), new_output((3, b, n), a)
     partials = new_output((programs, 3, heads * width + 3 * heads + 3), a)
     project_backward_kernel[(programs, 3)](
         product, a, weight, scalars, log_gain, rate, place, *upstream,
-        to_product, to_a, partials, b * n, n, product.shape[0] - 3 * heads * width, 1,
+        to_product, to_a, partials, b * n, n, product.shape[0] - 3 * heads * width, 0, 1,
         HEADS=heads, WIDTH=width, TURNS=TURNS, MODE=mode, num_warps=warps(size), **size,
     )  # fmt: skip
     # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.

@@ -1,10 +1,12 @@
 """Kernels between the products of attention: from the joint product to placed query, key and value heads, and back.
 
-A tile is [dimensions, heads, tokens]: a thread holds all dimensions of a head of a token, its neighbours are tokens,
-and only the two sums over heads cross threads. The product comes features first, [3 D + extra, tokens], so that
-neighbours read neighbours; queries are written dimension first, [B, H, d, N], keys and values [B, H, N, d], as the
-attention kernels read them. UNIT is 1 and never specialised: the compiler must not see that tokens are contiguous,
-or it would give a thread several of them.
+A tile is [dimensions, pairs], a pair being a head of a token: a thread holds all dimensions of a pair, its neighbours
+are the same head of the next tokens, and only three sums over heads cross threads. The product comes features first,
+[3 D + extra, tokens], and heads are written dimension first, [B, H, d, N], so that neighbours touch neighbours.
+
+The layout rests on two words to the compiler. `alike` says that neighbouring pairs are neighbours in memory, which makes
+them neighbours among the threads. ZERO, always 0 and never specialised, hides that they are aligned, or a thread would get
+four of them; and as it hides that, `alike` can do no harm where a run of tokens ends.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -27,97 +29,95 @@ def choose(condition, one, other):
 
 
 @triton.jit
-def head_slices(product, weight, klein, heads, token, token_valid, T, HEADS: tl.constexpr, WIDTH: tl.constexpr,
-                WIDTH_PAD: tl.constexpr):  # fmt: skip
-    """The product p, z = tanh(a) p + w_0 and where it is valid, [dimensions, heads, tokens]."""
-    dims = tl.arange(0, WIDTH_PAD)
-    column = heads[None, :] * WIDTH + dims[:, None]
-    inside = (heads < HEADS)[None, :] & (dims < WIDTH)[:, None]
-    valid = inside[:, :, None] & token_valid[None, None, :]
-    p = tl.load(product + column[:, :, None] * T + token[None, None, :], mask=valid, other=0.0)
-    w = tl.load(weight + column, mask=inside, other=0.0)
-    return p, tl.where(valid, klein[None, None, :] * p + w[:, :, None], 0.0), valid
+def alike(x, ZERO, BLOCK: tl.constexpr):
+    """x, laid out as if neighbouring pairs were neighbours in memory."""
+    return tl.max_contiguous(x + ZERO, BLOCK)
 
 
 @triton.jit
-def coordinate(product, weight, klein, heads, token, valid, T, WIDTH: tl.constexpr, INDEX: tl.constexpr):
-    """One coordinate of z, [heads, tokens]."""
-    column = heads * WIDTH + INDEX
-    p = tl.load(product + column[:, None] * T + token[None, :], mask=valid, other=0.0)
-    w = tl.load(weight + column[:, None] + token[None, :] * 0, mask=valid, other=0.0)
-    return tl.where(valid, klein[None, :] * p + w, 0.0)
+def over_heads(x, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum over the heads of a token, for each pair."""
+    whole = tl.sum(tl.reshape(x, [HEADS_PAD, BLOCK]), 0)
+    return tl.reshape(tl.broadcast_to(whole[None, :], [HEADS_PAD, BLOCK]), [HEADS_PAD * BLOCK])
+
+
+@triton.jit
+def coordinate(product, weight, klein, column, token, valid, T, INDEX: tl.constexpr):
+    """One coordinate of z."""
+    p = tl.load(product + (column + INDEX) * T + token, mask=valid, other=0.0)
+    w = tl.load(weight + column + INDEX, mask=valid, other=0.0)
+    return tl.where(valid, klein * p + w, 0.0)
 
 
 @triton.jit
 def insert(x, first, second, third, fourth, dims):
     """x with its first four coordinates replaced."""
-    x = tl.where((dims == 0)[:, None, None], first[None, :, :], x)
-    x = tl.where((dims == 1)[:, None, None], second[None, :, :], x)
-    x = tl.where((dims == 2)[:, None, None], third[None, :, :], x)
-    return tl.where((dims == 3)[:, None, None], fourth[None, :, :], x)
+    x = tl.where((dims == 0)[:, None], first[None, :], x)
+    x = tl.where((dims == 1)[:, None], second[None, :], x)
+    x = tl.where((dims == 2)[:, None], third[None, :], x)
+    return tl.where((dims == 3)[:, None], fourth[None, :], x)
 
 
 @triton.jit
-def split(z, norm, l, grown):
-    """Sum of squares, length and gained radius of each head of z, and whether it is empty."""
+def split(z, a, ch, klein, dot, scalars, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
+    """Length of the token's z, ln of |h|/sqrt k, length of the head's part, its radius, and whether it is empty."""
     square = tl.sum(z * z, 0)
-    empty = square == 0.0
-    part = tl.where(empty, ORIGIN * norm[None, :], tl.sqrt(square))
-    bare = radius_of_log_sinh((l - tl.log(norm))[None, :] + tl.log(part))
-    return part, bare, empty
-
-
-@triton.jit
-def layer(a, klein, ch, z, dot, scalars):
-    """Length of z over all heads, ln of |h|/sqrt k, and l of the radius rule."""
-    whole = tl.sum(tl.sum(z * z, 0), 0)
+    whole = over_heads(square, HEADS_PAD, BLOCK)
     norm = tl.where(whole == 0.0, ORIGIN, tl.sqrt(whole))
-    log_size = tl.log(norm) + a + tl.log(ch)
-    return norm, log_size, tl.load(scalars) * log_size + tl.load(scalars + 1) * a + klein * dot + tl.load(scalars + 2)
+    log_norm = tl.log(norm)
+    log_size = log_norm + a + tl.log(ch)
+    l = tl.load(scalars) * log_size + tl.load(scalars + 1) * a + klein * dot + tl.load(scalars + 2)
+    empty = square == 0.0
+    part = tl.where(empty, ORIGIN * norm, tl.sqrt(square))
+    return norm, log_size, part, radius_of_log_sinh(l - log_norm + tl.log(part)), empty
 
 
-@triton.jit(do_not_specialize=["T", "N", "UNIT"])
+@triton.jit(do_not_specialize=["T", "N", "ZERO", "ONE"])
 def project_kernel(
     product, a_in, weight, scalars, log_gain, rate, place,
     query_radius, query, key_radius, key, value_radius, value,
-    T, N, UNIT, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    T, N, ZERO, ONE, HEADS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    token_valid = token < T
-    heads, dims = tl.arange(0, HEADS_PAD), tl.arange(0, WIDTH_PAD)
-    pair = (heads < HEADS)[:, None] & token_valid[None, :]
-    spot = token * UNIT
-    a = tl.load(a_in + spot, mask=token_valid, other=0.0)
+    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
+    head = pairs // BLOCK
+    token = tl.program_id(0) * BLOCK + pairs % BLOCK
+    pair = (head < HEADS) & (token < T)
+    valid = pair[None, :] & (dims < WIDTH)[:, None]
+    spot = alike(token, ZERO, BLOCK)
+    column = head * WIDTH
+    a = tl.load(a_in + spot, mask=pair, other=0.0)
     ch = scaled_cosh(a)
     klein = scaled_sinh(a) / ch
-    dot = tl.load(product + (3 * HEADS * WIDTH + j) * T + spot, mask=token_valid, other=0.0)
+    dot = tl.load(product + (3 * HEADS * WIDTH + j) * T + spot, mask=pair, other=0.0)
     product += j * HEADS * WIDTH * T
     weight += j * HEADS * WIDTH
-    _, z, valid = head_slices(product, weight, klein, heads, spot, token_valid, T, HEADS, WIDTH, WIDTH_PAD)
-    norm, _, l = layer(a, klein, ch, z, dot, scalars + 3 * j)
-    gain = tl.exp(tl.load(log_gain + j * HEADS + heads, mask=heads < HEADS, other=0.0))
-    part, bare, empty = split(z, norm, l, gain)
-    radius = bare * gain[:, None]
-    b, n = token // N, token % N
-    group = b[None, :] * HEADS + heads[:, None]
+    spots = dims[:, None] * T + alike(column * T + token, ZERO, BLOCK)[None, :]
+    p = tl.load(product + spots, mask=valid, other=0.0)
+    w = tl.load(weight + dims[:, None] * ONE + alike(column, ZERO, BLOCK)[None, :], mask=valid, other=0.0)
+    z = tl.where(valid, klein[None, :] * p + w, 0.0)
+    _, _, part, bare, empty = split(z, a, ch, klein, dot, scalars + 3 * j, HEADS_PAD, BLOCK)
+    gain = tl.exp(tl.load(log_gain + j * HEADS + head, mask=head < HEADS, other=0.0))
+    radius = bare * gain
+    n = token % N
+    group = (token // N) * HEADS + head
     inverse = 1.0 / part
-    u = z * inverse[None, :, :]
+    u = z * inverse[None, :]
     if MODE != NO_SHIFT:  # noqa: SIM102 (one is known when compiling, the other is not)
         if j < 2:
-            c0 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 0) * inverse
-            c1 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 1) * inverse
-            c2 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 2) * inverse
+            c0 = coordinate(product, weight, klein, column, spot, pair, T, 0) * inverse
+            c1 = coordinate(product, weight, klein, column, spot, pair, T, 1) * inverse
+            c2 = coordinate(product, weight, klein, column, spot, pair, T, 2) * inverse
             c3 = c2 * 0.0
             if WIDTH > 3:
-                c3 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 3) * inverse
+                c3 = coordinate(product, weight, klein, column, spot, pair, T, 3) * inverse
             c0 = tl.where(empty, 1.0, c0)
-            R = tl.sum(tl.where((dims > 3)[:, None, None], u * u, 0.0), 0)
-            y_place = tl.load(place + 2 * n, mask=token_valid, other=0.0)[None, :]
-            x_place = tl.load(place + 2 * n + 1, mask=token_valid, other=0.0)[None, :]
-            t = y_place * tl.load(rate + 2 * heads, mask=heads < HEADS, other=0.0)[:, None]
-            second = x_place * tl.load(rate + 2 * heads + 1, mask=heads < HEADS, other=0.0)[:, None]
+            R = tl.sum(tl.where((dims > 3)[:, None], u * u, 0.0), 0)
+            t = tl.load(place + 2 * n, mask=pair, other=0.0) * tl.load(rate + 2 * head, mask=pair, other=0.0)
+            second = tl.load(place + 2 * n + 1, mask=pair, other=0.0) * tl.load(
+                rate + 2 * head + 1, mask=pair, other=0.0
+            )
             factor = inverse
             if MODE == SEPARATE:
                 radius, c0, c1, c2, c3, f, _length = shift(radius, c0, c1, c2, c3, R, t, t, False)
@@ -125,35 +125,32 @@ def project_kernel(
                 factor = f * f2
             else:
                 radius, c0, c1, c2, c3, factor, _length = shift(radius, c0, c1, c2, c3, R, t, second, True)
-            u = insert(factor[None, :, :] * u, c0, c1, c2, c3, dims)
+            u = insert(factor[None, :] * u, c0, c1, c2, c3, dims)
             empty = empty & False
-    u = tl.where(empty[None, :, :] & (dims == 0)[:, None, None], 1.0, u)
-    radius_spot = group * N + n[None, :]
-    if j == 0:
-        tl.store(query_radius + radius_spot, radius, mask=pair)
-        tl.store(query + (group[None, :, :] * WIDTH + dims[:, None, None]) * N + n[None, None, :], u, mask=valid)
-    else:
-        tl.store(choose(j == 1, key_radius, value_radius) + radius_spot, radius, mask=pair)
-        out = choose(j == 1, key, value)
-        tl.store(out + radius_spot[None, :, :] * WIDTH + dims[:, None, None], u, mask=valid)
+    u = tl.where(empty[None, :] & (dims == 0)[:, None], 1.0, u)
+    out_radius = choose(j == 0, query_radius, choose(j == 1, key_radius, value_radius))
+    out = choose(j == 0, query, choose(j == 1, key, value))
+    tl.store(out_radius + group * N + n, radius, mask=pair)
+    tl.store(out + dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :], u, mask=valid)
 
 
-@triton.jit(do_not_specialize=["T", "N", "UNIT"])
+@triton.jit(do_not_specialize=["T", "N", "ZERO", "ONE"])
 def project_backward_kernel(
     product, a_in, weight, scalars, log_gain, rate, place,
     grad_query_radius, grad_query, grad_key_radius, grad_key, grad_value_radius, grad_value,
     to_product, to_a, partials,
-    T, N, EXTRA, UNIT, HEADS: tl.constexpr, WIDTH: tl.constexpr, TURNS: tl.constexpr,
+    T, N, EXTRA, ZERO, ONE, HEADS: tl.constexpr, WIDTH: tl.constexpr, TURNS: tl.constexpr,
     BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr, MODE: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the product and of a; weight, gain, rates and scalars as one row of `partials` for each program."""
+    PAIRS: tl.constexpr = HEADS_PAD * BLOCK
     j = tl.program_id(1)
-    heads, dims = tl.arange(0, HEADS_PAD), tl.arange(0, WIDTH_PAD)
-    in_heads = heads < HEADS
-    dot_row = (3 * HEADS * WIDTH + j) * T
+    pairs, dims = tl.arange(0, PAIRS), tl.arange(0, WIDTH_PAD)
+    head = pairs // BLOCK
+    column = head * WIDTH
+    product_dot = product + (3 * HEADS * WIDTH + j) * T
+    to_dot = to_product + (3 * HEADS * WIDTH + j) * T
     tail = to_product + 3 * HEADS * WIDTH * T
-    product_dot = product + dot_row
-    to_dot = to_product + dot_row
     product += j * HEADS * WIDTH * T
     to_product += j * HEADS * WIDTH * T
     weight += j * HEADS * WIDTH
@@ -161,64 +158,61 @@ def project_backward_kernel(
     grad_radius = choose(j == 0, grad_query_radius, choose(j == 1, grad_key_radius, grad_value_radius))
     grad = choose(j == 0, grad_query, choose(j == 1, grad_key, grad_value))
     power, slope = tl.load(scalars), tl.load(scalars + 1)
-    gain = tl.exp(tl.load(log_gain + j * HEADS + heads, mask=in_heads, other=0.0))
-    sum_weight = tl.zeros([WIDTH_PAD, HEADS_PAD, BLOCK], tl.float32)
-    sum_gain = tl.zeros([HEADS_PAD, BLOCK], tl.float32)
-    sum_first = tl.zeros([HEADS_PAD, BLOCK], tl.float32)
-    sum_second = tl.zeros([HEADS_PAD, BLOCK], tl.float32)
-    sum_power = tl.zeros([BLOCK], tl.float32)
-    sum_slope = tl.zeros([BLOCK], tl.float32)
-    sum_bias = tl.zeros([BLOCK], tl.float32)
+    gain = tl.exp(tl.load(log_gain + j * HEADS + head, mask=head < HEADS, other=0.0))
+    inside = (head < HEADS)[None, :] & (dims < WIDTH)[:, None]
+    w = tl.load(weight + dims[:, None] * ONE + alike(column, ZERO, BLOCK)[None, :], mask=inside, other=0.0)
+    sum_weight = tl.zeros([WIDTH_PAD, PAIRS], tl.float32)
+    sum_gain = tl.zeros([PAIRS], tl.float32)
+    sum_first = tl.zeros([PAIRS], tl.float32)
+    sum_second = tl.zeros([PAIRS], tl.float32)
+    sum_power = tl.zeros([PAIRS], tl.float32)
+    sum_slope = tl.zeros([PAIRS], tl.float32)
+    sum_bias = tl.zeros([PAIRS], tl.float32)
     for turn in range(TURNS):
-        token = (tl.program_id(0) * TURNS + turn) * BLOCK + tl.arange(0, BLOCK)
-        token_valid = token < T
-        pair = in_heads[:, None] & token_valid[None, :]
-        spot = token * UNIT
-        a = tl.load(a_in + spot, mask=token_valid, other=0.0)
+        token = (tl.program_id(0) * TURNS + turn) * BLOCK + pairs % BLOCK
+        pair = (head < HEADS) & (token < T)
+        once = pair & (head == 0)
+        valid = pair[None, :] & (dims < WIDTH)[:, None]
+        spot = alike(token, ZERO, BLOCK)
+        a = tl.load(a_in + spot, mask=pair, other=0.0)
         ch = scaled_cosh(a)
         klein = scaled_sinh(a) / ch
-        dot = tl.load(product_dot + spot, mask=token_valid, other=0.0)
-        p, z, valid = head_slices(product, weight, klein, heads, spot, token_valid, T, HEADS, WIDTH, WIDTH_PAD)
-        norm, log_size, l = layer(a, klein, ch, z, dot, scalars)
-        part, bare, empty = split(z, norm, l, gain)
-        radius = bare * gain[:, None]
+        dot = tl.load(product_dot + spot, mask=pair, other=0.0)
+        spots = dims[:, None] * T + alike(column * T + token, ZERO, BLOCK)[None, :]
+        p = tl.load(product + spots, mask=valid, other=0.0)
+        z = tl.where(valid, klein[None, :] * p + w, 0.0)
+        norm, log_size, part, bare, empty = split(z, a, ch, klein, dot, scalars, HEADS_PAD, BLOCK)
+        radius = bare * gain
         inverse = 1.0 / part
-        b, n = token // N, token % N
-        group = b[None, :] * HEADS + heads[:, None]
-        g_radius = tl.load(grad_radius + group * N + n[None, :], mask=pair, other=0.0)
-        spots = (group[None, :, :] * WIDTH + dims[:, None, None]) * N + n[None, None, :]
-        g = tl.load(grad + spots, mask=valid, other=0.0)
-        # along: the gradient of the direction times the direction; C z + D g is that of z, but for four coordinates.
-        whole = tl.sum(g * z, 0) * inverse
-        along, C, D = whole, tl.zeros([HEADS_PAD, BLOCK], tl.float32), inverse
-        c0 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 0) * inverse
-        c0 = tl.where(empty, 1.0, c0)
-        if MODE == NO_SHIFT:
-            g0 = tl.load(grad + (group * WIDTH) * N + n[None, :], mask=pair, other=0.0)
-            along = tl.where(empty, g0, along)
-            h0 = g0
-            h1, h2, h3, c1, c2, c3 = c0, c0, c0, c0, c0, c0
-        else:
-            c1 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 1) * inverse
-            c2 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 2) * inverse
-            h0 = tl.load(grad + (group * WIDTH) * N + n[None, :], mask=pair, other=0.0)
-            h1 = tl.load(grad + (group * WIDTH + 1) * N + n[None, :], mask=pair, other=0.0)
-            h2 = tl.load(grad + (group * WIDTH + 2) * N + n[None, :], mask=pair, other=0.0)
+        n = token % N
+        group = (token // N) * HEADS + head
+        g_radius = tl.load(grad_radius + group * N + n, mask=pair, other=0.0)
+        g_spots = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
+        g = tl.load(grad + g_spots, mask=valid, other=0.0)
+        # The gradient of z is C z + D g, but for four coordinates; `along` is the part of the direction's along it.
+        C, D = tl.zeros([PAIRS], tl.float32), inverse
+        c0 = tl.where(empty, 1.0, coordinate(product, weight, klein, column, spot, pair, T, 0) * inverse)
+        h0 = tl.load(grad + group * WIDTH * N + n, mask=pair, other=0.0)
+        along = tl.where(empty, h0, tl.sum(g * z, 0) * inverse)
+        c1, c2, c3, h1, h2, h3 = c0, c0, c0, h0, h0, h0
+        if MODE != NO_SHIFT:
+            c1 = coordinate(product, weight, klein, column, spot, pair, T, 1) * inverse
+            c2 = coordinate(product, weight, klein, column, spot, pair, T, 2) * inverse
+            h1 = tl.load(grad + (group * WIDTH + 1) * N + n, mask=pair, other=0.0)
+            h2 = tl.load(grad + (group * WIDTH + 2) * N + n, mask=pair, other=0.0)
             c3, h3 = c2 * 0.0, h2 * 0.0
             if WIDTH > 3:
-                c3 = coordinate(product, weight, klein, heads, spot, pair, T, WIDTH, 3) * inverse
-                h3 = tl.load(grad + (group * WIDTH + 3) * N + n[None, :], mask=pair, other=0.0)
-            along = tl.where(empty, h0, along)
+                c3 = coordinate(product, weight, klein, column, spot, pair, T, 3) * inverse
+                h3 = tl.load(grad + (group * WIDTH + 3) * N + n, mask=pair, other=0.0)
             if j < 2:
-                rest = (dims > 3)[:, None, None]
+                rest = (dims > 3)[:, None]
                 R = tl.sum(tl.where(rest, z * z, 0.0), 0) * inverse * inverse
                 q = tl.sum(tl.where(rest, z * g, 0.0), 0) * inverse
-                y_place = tl.load(place + 2 * n, mask=token_valid, other=0.0)[None, :]
-                x_place = tl.load(place + 2 * n + 1, mask=token_valid, other=0.0)[None, :]
-                t = y_place * tl.load(rate + 2 * heads, mask=in_heads, other=0.0)[:, None]
-                second = x_place * tl.load(rate + 2 * heads + 1, mask=in_heads, other=0.0)[:, None]
-                one = tl.full([HEADS_PAD, BLOCK], 1.0, tl.float32)
-                none = tl.zeros([HEADS_PAD, BLOCK], tl.float32)
+                y_place = tl.load(place + 2 * n, mask=pair, other=0.0)
+                x_place = tl.load(place + 2 * n + 1, mask=pair, other=0.0)
+                t = y_place * tl.load(rate + 2 * head, mask=pair, other=0.0)
+                second = x_place * tl.load(rate + 2 * head + 1, mask=pair, other=0.0)
+                one, none = tl.full([PAIRS], 1.0, tl.float32), tl.zeros([PAIRS], tl.float32)
                 if MODE == SEPARATE:
                     r1, d0, d1, d2, d3, f1, n1 = shift(radius, c0, c1, c2, c3, R, t, t, False)
                     _r2, e2, e3, e0, e1, f2, n2 = shift(r1, d2, d3, d0, d1, f1 * f1 * R, second, second, False)
@@ -231,7 +225,7 @@ def project_backward_kernel(
                         g_radius, h0, h1, h2, h3, alpha, beta, q, False,
                     )  # fmt: skip
                 else:
-                    r1, d0, d1, d2, d3, f1, n1 = shift(radius, c0, c1, c2, c3, R, t, second, True)
+                    _r1, d0, d1, d2, d3, f1, n1 = shift(radius, c0, c1, c2, c3, R, t, second, True)
                     g_radius, h0, h1, h2, h3, alpha, beta, g_t, g_second = shift_backward(
                         radius, c0, c1, c2, c3, R, t, second, one, d0, d1, d2, d3, f1, n1,
                         g_radius, h0, h1, h2, h3, one, none, q, True,
@@ -241,38 +235,41 @@ def project_backward_kernel(
                 sum_first += tl.where(pair, g_t * y_place, 0.0)
                 sum_second += tl.where(pair, g_second * x_place, 0.0)
         sum_gain += tl.where(pair, g_radius * radius, 0.0)
-        g_log = tl.where(pair, g_radius * gain[:, None] * scaled_sinh(bare) / scaled_cosh(bare), 0.0)
-        g_l = tl.sum(g_log, 0)
-        K = ((power - 1.0) * g_l / (norm * norm))[None, :]
+        g_log = tl.where(pair, g_radius * gain * scaled_sinh(bare) / scaled_cosh(bare), 0.0)
+        g_l = over_heads(g_log, HEADS_PAD, BLOCK)
+        K = (power - 1.0) * g_l / (norm * norm)
         stretch = (g_log - along) * inverse
-        g_z = (C + stretch * inverse + K)[None, :, :] * z + D[None, :, :] * g
-        part2 = K * part
-        h0, h1 = (stretch + part2) * c0 + h0 * inverse, (stretch + part2) * c1 + h1 * inverse
-        h2, h3 = (stretch + part2) * c2 + h2 * inverse, (stretch + part2) * c3 + h3 * inverse
+        g_z = (C + stretch * inverse + K)[None, :] * z + D[None, :] * g
+        stretch += K * part
+        h0 = stretch * c0 + h0 * inverse
         if MODE == NO_SHIFT:
-            g_z = tl.where((dims == 0)[:, None, None], h0[None, :, :], g_z)
+            g_z = tl.where((dims == 0)[:, None], h0[None, :], g_z)
         else:
-            g_z = insert(g_z, h0, h1, h2, h3, dims)
+            g_z = insert(
+                g_z, h0, stretch * c1 + h1 * inverse, stretch * c2 + h2 * inverse, stretch * c3 + h3 * inverse, dims
+            )
         g_z = tl.where(valid, g_z, 0.0)
-        column = heads[None, :] * WIDTH + dims[:, None]
-        tl.store(to_product + column[:, :, None] * T + spot[None, None, :], klein[None, None, :] * g_z, mask=valid)
-        tl.store(to_dot + spot, klein * g_l, mask=token_valid)
+        tl.store(to_product + spots, klein[None, :] * g_z, mask=valid)
+        tl.store(to_dot + spot, klein * g_l, mask=once)
         for extra in range(3 + j, EXTRA, 3):
-            tl.store(tail + extra * T + spot, tl.zeros([BLOCK], tl.float32), mask=token_valid)
-        g_klein = tl.sum(tl.sum(g_z * p, 0), 0) + g_l * dot
+            tl.store(tail + extra * T + spot, tl.zeros([PAIRS], tl.float32), mask=once)
+        g_klein = over_heads(tl.sum(g_z * p, 0), HEADS_PAD, BLOCK) + g_l * dot
         g_a = g_klein * tl.exp(-2.0 * a) / (ch * ch) + g_l * (power * klein + slope)
-        tl.store(to_a + j * T + spot, g_a, mask=token_valid)
+        tl.store(to_a + j * T + spot, g_a, mask=once)
         sum_weight += g_z
-        sum_power += tl.where(token_valid, g_l * log_size, 0.0)
-        sum_slope += tl.where(token_valid, g_l * a, 0.0)
-        sum_bias += tl.where(token_valid, g_l, 0.0)
+        sum_power += tl.where(once, g_l * log_size, 0.0)
+        sum_slope += tl.where(once, g_l * a, 0.0)
+        sum_bias += tl.where(once, g_l, 0.0)
     partials += (tl.program_id(0) * 3 + j) * (HEADS * WIDTH + 3 * HEADS + 3)
-    column = heads[None, :] * WIDTH + dims[:, None]
-    tl.store(partials + column, tl.sum(sum_weight, 2), mask=in_heads[None, :] & (dims < WIDTH)[:, None])
+    heads = tl.arange(0, HEADS_PAD)
+    in_heads = heads < HEADS
+    spots = heads[None, :] * WIDTH + dims[:, None]
+    total = tl.sum(tl.reshape(sum_weight, [WIDTH_PAD, HEADS_PAD, BLOCK]), 2)
+    tl.store(partials + spots, total, mask=in_heads[None, :] & (dims < WIDTH)[:, None])
     partials += HEADS * WIDTH
-    tl.store(partials + heads, tl.sum(sum_gain, 1), mask=in_heads)
-    tl.store(partials + HEADS + 2 * heads, tl.sum(sum_first, 1), mask=in_heads)
-    tl.store(partials + HEADS + 2 * heads + 1, tl.sum(sum_second, 1), mask=in_heads)
+    tl.store(partials + heads, tl.sum(tl.reshape(sum_gain, [HEADS_PAD, BLOCK]), 1), mask=in_heads)
+    tl.store(partials + HEADS + 2 * heads, tl.sum(tl.reshape(sum_first, [HEADS_PAD, BLOCK]), 1), mask=in_heads)
+    tl.store(partials + HEADS + 2 * heads + 1, tl.sum(tl.reshape(sum_second, [HEADS_PAD, BLOCK]), 1), mask=in_heads)
     partials += 3 * HEADS
     tl.store(partials, tl.sum(sum_power, 0))
     tl.store(partials + 1, tl.sum(sum_slope, 0))
