@@ -122,6 +122,14 @@ def test_outputs_and_gradients_match_the_float64_reference(case, device):
     compare(case, device)
 
 
+@pytest.mark.parametrize(
+    "case", [Case(2, 33, 8, 1, 5, 8), Case(1, 65, 40, 8, 0), Case(1, 7, 8, 12, 0.3, 1, 1e-5)], ids=str
+)
+def test_samples_that_do_not_stay_in_registers_match_too(case, device, monkeypatch):
+    monkeypatch.setattr(operator, "LARGEST_HELD", 0)
+    compare(case, device)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_outputs_and_gradients_match_at_full_size(case, device):
@@ -133,9 +141,8 @@ def test_the_module_is_the_same_with_the_kernel_for_any_curvature(learnable, dev
     tensors = draw(Case(2, 7, 8, 2), device)
     results = []
     for choice, dtype in (("interpreted", torch.float32), ("plain", torch.float64)):
-        torch.manual_seed(0)
         module = GyroLayerNorm(8, k=2.3).to(device, dtype)
-        torch.nn.init.normal_(module.bias.data, std=0.2)
+        module.bias.data.copy_(0.4 * tensors[3])  # not drawn here: a GPU draws other numbers in float64 than in float32
         leaves = [x.to(dtype).requires_grad_() for x in tensors[:2]]
         k = torch.tensor(2.3, device=device, dtype=dtype, requires_grad=True) if learnable else 2.3
         with kernels(choice):

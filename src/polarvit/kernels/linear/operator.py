@@ -10,6 +10,7 @@ import triton
 from torch import Tensor
 
 from polarvit.kernels.linear.triton import linear_backward_kernel, linear_forward_kernel
+from polarvit.kernels.pieces import pieces
 from polarvit.kernels.sums import row_length, sum_rows
 
 ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2}
@@ -64,8 +65,8 @@ def linear_epilogue_op(
     radius, direction, norm = (new_output(shape, product) for shape in ((rows,), (rows, width), (rows,)))
     linear_forward_kernel[(triton.cdiv(rows, launch.rows),)](
         product, a, time_weight, beta, slope, phi0, radius, direction, norm, rows,
-        WIDTH=width, STRIDE=product.shape[1], LANES=launch.lanes, BLOCK=launch.rows,
-        ACTIVATION=activation, ROOT_K=root_k, num_warps=launch.warps,
+        WIDTH=width, STRIDE=product.shape[1], BLOCK=launch.rows,
+        ACTIVATION=activation, ROOT_K=root_k, num_warps=launch.warps, **pieces(width, launch.lanes),
     )  # fmt: skip
     return radius, direction, norm
 
@@ -110,8 +111,9 @@ def linear_epilogue_backward_op(
     linear_backward_kernel[(programs,)](
         product, a, time_weight, beta, slope, radius, norm, grad_radius.contiguous(), grad.contiguous(),
         to_product, to_a, partials, rows, columns,
-        WIDTH=width, STRIDE=stride, EXTRA=triton.next_power_of_2(stride - width), LANES=launch.lanes,
+        WIDTH=width, STRIDE=stride, EXTRA=triton.next_power_of_2(stride - width),
         BLOCK=launch.rows, TURNS=turns, ACTIVATION=activation, ROOT_K=root_k, num_warps=launch.warps,
+        **pieces(width, launch.lanes),
     )  # fmt: skip
     # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
     return to_product, to_a, sum_rows(partials, width + 3)

@@ -7,16 +7,7 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import normal_share, scaled_cosh, scaled_sinh
-from polarvit.kernels.chunks import (
-    chunk_columns,
-    load_chunk,
-    load_columns,
-    store_chunk,
-    store_columns,
-    sum_columns,
-    sum_three,
-    zero_chunks,
-)
+from polarvit.kernels.pieces import fold, load_piece, per_row, piece_columns, store_piece, sum_columns, sum_three
 
 ORIGIN = tl.constexpr(2.0**-60)
 NONE, RELU, GELU = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -38,61 +29,59 @@ def radius_of_log_sinh(l):
 
 @triton.jit
 def activated(z, c, ACTIVATION: tl.constexpr):
-    """phi(c z)/c, its slope by z and, for GELU, by c."""
+    """phi(c z)/c and its slope by z."""
     if ACTIVATION == RELU:
-        steep = tl.where(z > 0.0, 1.0, 0.0)
-        return tl.maximum(z, 0.0), steep, steep
+        return tl.maximum(z, 0.0), tl.where(z > 0.0, 1.0, 0.0)
     elif ACTIVATION == GELU:
-        x = c[:, None] * z
+        x = per_row(c) * z
         share, density = normal_share(x)
-        return z * share, share + x * density, (z * z) * density
+        return z * share, share + x * density
     else:
-        return z, z, z
+        return z, z
 
 
 @triton.jit
 def growth(a, ROOT_K: tl.constexpr):
-    """sqrt(k) cosh a and its derivative; GELU has saturated long before the cap on a matters."""
+    """sqrt(k) cosh a; GELU has saturated long before the cap on a matters."""
     grown = tl.exp(tl.minimum(a, 40.0))
-    fallen = 1.0 / grown
-    return 0.5 * ROOT_K * (grown + fallen), tl.where(a < 40.0, 0.5 * ROOT_K * (grown - fallen), 0.0)
+    return 0.5 * ROOT_K * (grown + 1.0 / grown)
 
 
 @triton.jit
 def linear_forward_kernel(
-    product, a_in, time_weight, beta, slope, phi0, out_radius, out, out_norm,
-    ROWS, WIDTH: tl.constexpr, STRIDE: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
+    product, a_in, time_weight, beta, slope, phi0, out_radius, out, out_norm, ROWS,
+    WIDTH: tl.constexpr, STRIDE: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
+    BLOCK: tl.constexpr, ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
 ):  # fmt: skip
+    EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
     first = tl.program_id(0).to(tl.int64) * BLOCK
     rows = tl.arange(0, BLOCK)
     valid = first + rows < ROWS
     product += first * STRIDE
-    out += first * WIDTH
     a = tl.load(a_in + first + rows, mask=valid, other=0.0)
     dot = tl.load(product + rows * STRIDE + WIDTH, mask=valid, other=0.0)
     ch = scaled_cosh(a)
     klein = scaled_sinh(a) / ch
-    c, _ = growth(a, ROOT_K)
-    h = ()
+    c = growth(a, ROOT_K)
+    hs = ()
     squares = tl.zeros([BLOCK, LANES], tl.float32)
-    for i in tl.static_range((WIDTH + LANES - 1) // LANES):
-        columns = chunk_columns(i, LANES)
-        p = load_chunk(product, rows, valid, columns, STRIDE, WIDTH, LANES)
-        z = klein[:, None] * p + load_columns(time_weight, columns, WIDTH, LANES)[None, :]
-        y, _, _ = activated(z, c, ACTIVATION)
-        squares += y * y
-        h = h + (y,)
+    for i in tl.static_range(PIECES):
+        columns = piece_columns(i, LANES, HEIGHT)
+        p = load_piece(product, rows, valid, columns, STRIDE, WIDTH, LANES, EXACT)
+        weight = load_piece(time_weight, rows, valid, columns, 0, WIDTH, LANES, EXACT)
+        h, _ = activated(per_row(klein) * p + weight, c, ACTIVATION)
+        squares += fold(h * h)
+        hs = hs + (h,)
     norm = tl.sqrt(tl.sum(squares, 1))
     zero = norm == 0.0
     length = tl.where(zero, ORIGIN, norm)
     inverse = 1.0 / length
-    for i in tl.static_range((WIDTH + LANES - 1) // LANES):
-        columns = chunk_columns(i, LANES)
-        direction = h[i] * inverse[:, None]
+    for i in tl.static_range(PIECES):
+        columns = piece_columns(i, LANES, HEIGHT)
+        u = hs[i] * per_row(inverse)
         if i == 0:
-            direction += tl.where(zero[:, None] & (columns == 0)[None, :], 1.0, 0.0)
-        store_chunk(out, rows, valid, columns, direction, WIDTH, WIDTH, LANES)
+            u += tl.where(per_row(zero) & (columns == 0)[None, :, :], 1.0, 0.0)
+        store_piece(out + first * WIDTH, rows, valid, columns, u, WIDTH, WIDTH, LANES, EXACT)
     l = tl.load(beta) * (a + tl.log(length * ch)) + tl.load(slope) * a + klein * dot + tl.load(phi0)
     tl.store(out_radius + first + rows, radius_of_log_sinh(l), mask=valid)
     tl.store(out_norm + first + rows, norm, mask=valid)
@@ -102,13 +91,17 @@ def linear_forward_kernel(
 def linear_backward_kernel(
     product, a_in, time_weight, beta, slope, in_radius, in_norm, grad_radius, grad, to_product, to_a, partials,
     ROWS, COLUMNS, WIDTH: tl.constexpr, STRIDE: tl.constexpr, EXTRA: tl.constexpr, LANES: tl.constexpr,
-    BLOCK: tl.constexpr, TURNS: tl.constexpr, ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
+    HEIGHT: tl.constexpr, PIECES: tl.constexpr, BLOCK: tl.constexpr, TURNS: tl.constexpr,
+    ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
 ):  # fmt: skip
     """A program takes TURNS blocks of rows; its row of `partials` has the sums for w_0, beta, slope and phi0."""
+    EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
     program = tl.program_id(0).to(tl.int64)
     power, gain = tl.load(beta), tl.load(slope)
     rows = tl.arange(0, BLOCK)
-    sum_weight = zero_chunks(BLOCK, WIDTH, LANES)
+    sums = ()
+    for _ in tl.static_range(PIECES):
+        sums = sums + (tl.zeros([BLOCK, HEIGHT, LANES], tl.float32),)
     sum_beta = tl.zeros([BLOCK], tl.float32)
     sum_slope = tl.zeros([BLOCK], tl.float32)
     sum_phi0 = tl.zeros([BLOCK], tl.float32)
@@ -123,55 +116,60 @@ def linear_backward_kernel(
         g_l *= scaled_sinh(radius) / scaled_cosh(radius)
         ch = scaled_cosh(a)
         klein = scaled_sinh(a) / ch
-        c, rise = growth(a, ROOT_K)
+        c = growth(a, ROOT_K)
         zero = norm == 0.0
         length = tl.where(zero, ORIGIN, norm)
         inverse = 1.0 / length
 
-        p, g, u, slopes, bends = (), (), (), (), ()
+        ps, gs, us, slopes = (), (), (), ()
         alongs = tl.zeros([BLOCK, LANES], tl.float32)
-        for i in tl.static_range((WIDTH + LANES - 1) // LANES):
-            columns = chunk_columns(i, LANES)
-            p = p + (load_chunk(product + first * STRIDE, rows, valid, columns, STRIDE, WIDTH, LANES),)
-            g = g + (load_chunk(grad + first * WIDTH, rows, valid, columns, WIDTH, WIDTH, LANES),)
-            z = klein[:, None] * p[i] + load_columns(time_weight, columns, WIDTH, LANES)[None, :]
-            h, steep, bend = activated(z, c, ACTIVATION)
-            direction = h * inverse[:, None]
+        for i in tl.static_range(PIECES):
+            columns = piece_columns(i, LANES, HEIGHT)
+            p = load_piece(product + first * STRIDE, rows, valid, columns, STRIDE, WIDTH, LANES, EXACT)
+            g = load_piece(grad + first * WIDTH, rows, valid, columns, WIDTH, WIDTH, LANES, EXACT)
+            weight = load_piece(time_weight, rows, valid, columns, 0, WIDTH, LANES, EXACT)
+            h, steep = activated(per_row(klein) * p + weight, c, ACTIVATION)
+            u = h * per_row(inverse)
             if i == 0:
-                direction += tl.where(zero[:, None] & (columns == 0)[None, :], 1.0, 0.0)
-            alongs += g[i] * direction
-            u, slopes, bends = u + (direction,), slopes + (steep,), bends + (bend,)
+                u += tl.where(per_row(zero) & (columns == 0)[None, :, :], 1.0, 0.0)
+            alongs += fold(g * u)
+            ps, gs, us, slopes = ps + (p,), gs + (g,), us + (u,), slopes + (steep,)
         pull = g_l * power - tl.sum(alongs, 1)
-        by_klein = tl.zeros([BLOCK, LANES], tl.float32)
-        by_c = tl.zeros([BLOCK, LANES], tl.float32)
-        total = ()
-        for i in tl.static_range((WIDTH + LANES - 1) // LANES):
-            columns = chunk_columns(i, LANES)
-            g_z = (pull[:, None] * u[i] + g[i]) * inverse[:, None]
-            if ACTIVATION == GELU:
-                by_c += g_z * bends[i]
+        products = tl.zeros([BLOCK, LANES], tl.float32)
+        weights = tl.zeros([BLOCK, LANES], tl.float32)
+        totals = ()
+        for i in tl.static_range(PIECES):
+            columns = piece_columns(i, LANES, HEIGHT)
+            g = (per_row(pull) * us[i] + gs[i]) * per_row(inverse)
             if ACTIVATION != NONE:
-                g_z *= slopes[i]
-            by_klein += g_z * p[i]
-            total = total + (sum_weight[i] + g_z,)
-            store_chunk(to_product + first * STRIDE, rows, valid, columns, klein[:, None] * g_z, STRIDE, WIDTH, LANES)
-        sum_weight = total
+                g *= slopes[i]
+            products += fold(g * ps[i])
+            if ACTIVATION == GELU:
+                weights += fold(g * load_piece(time_weight, rows, valid, columns, 0, WIDTH, LANES, EXACT))
+            totals = totals + (sums[i] + g,)
+            g *= per_row(klein)
+            store_piece(to_product + first * STRIDE, rows, valid, columns, g, STRIDE, WIDTH, LANES, EXACT)
+        sums = totals
         extra = tl.arange(0, EXTRA)
         tail = tl.where(extra[None, :] == 0, (klein * g_l)[:, None], 0.0)
         place = to_product + (first + rows)[:, None] * STRIDE + WIDTH + extra[None, :]
         tl.store(place, tail, mask=valid[:, None] & (extra < STRIDE - WIDTH)[None, :])
 
-        g_a = (tl.sum(by_klein, 1) + g_l * dot) * tl.exp(-2.0 * a) / (ch * ch) + g_l * (power * klein + gain)
+        by_klein = tl.sum(products, 1)
+        g_a = (by_klein + g_l * dot) * tl.exp(-2.0 * a) / (ch * ch) + g_l * (power * klein + gain)
         if ACTIVATION == GELU:
-            g_a += tl.sum(by_c, 1) * rise
+            # h(z, c) is of degree 1 in (z, 1/c): c dh/dc = z dh/dz - h, and the gradient of h along h is g_l beta.
+            by_c = klein * by_klein + tl.sum(weights, 1) - g_l * power
+            g_a += tl.where(a < 40.0, klein * by_c, 0.0)
         tl.store(to_a + first + rows, g_a, mask=valid)
         sum_beta += g_l * (a + tl.log(length * ch))
         sum_slope += g_l * a
         sum_phi0 += g_l
     partials += program * COLUMNS
-    whole = sum_columns(sum_weight, WIDTH, LANES)
-    for i in tl.static_range((WIDTH + LANES - 1) // LANES):
-        store_columns(partials, chunk_columns(i, LANES), whole[i], WIDTH, LANES)
+    to_weight = sum_columns(sums, PIECES)
+    for i in tl.static_range(PIECES):
+        columns = piece_columns(i, LANES, HEIGHT)
+        tl.store(partials + columns, to_weight[i], mask=columns < WIDTH)
     to_beta, to_slope, to_phi0 = sum_three(sum_beta, sum_slope, sum_phi0)
     tl.store(partials + WIDTH, to_beta)
     tl.store(partials + WIDTH + 1, to_slope)

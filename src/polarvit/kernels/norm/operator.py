@@ -13,28 +13,43 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.norm.triton import forward_kernel
-from polarvit.kernels.norm.triton_backward import backward_kernel
+from polarvit.kernels.norm.triton import norm_forward_kernel
+from polarvit.kernels.norm.triton_backward import norm_backward_kernel
+from polarvit.kernels.pieces import pieces
+from polarvit.kernels.sums import row_length, sum_rows
+
+LARGEST_HELD = 16384
+"""Numbers of a sample's directions that one program keeps in registers."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Columns of a tile (it has all rows) and warps."""
+    """Columns of a tile (it has all rows), warps, and whether the directions stay in registers."""
 
-    columns: int
+    lanes: int
     warps: int
+    held: bool = False
 
 
 def forward_launch(count: int, width: int) -> Launch:
-    """Tiles of 4,096 to 8,192 numbers: the three or four a thread holds at a time do not spill."""
+    """Held: four numbers of a row to a thread. Else tiles of 4,096 to 8,192 numbers, which do not spill."""
     rows = triton.next_power_of_2(count)
+    if rows * width <= LARGEST_HELD:
+        return held_launch(rows, width)
     return Launch(tile_columns(rows, width, 4096 if rows <= 128 else 8192), 8 if rows <= 64 else 16)
 
 
 def backward_launch(count: int, width: int) -> Launch:
     """Five accumulators: half as many."""
     rows = triton.next_power_of_2(count)
+    if rows * width <= LARGEST_HELD:
+        return held_launch(rows, width)
     return Launch(tile_columns(rows, width, 2048 if rows <= 128 else 4096), 8 if rows <= 256 else 16)
+
+
+def held_launch(rows: int, width: int) -> Launch:
+    lanes = min(32, triton.next_power_of_2(width))
+    return Launch(lanes, max(1, min(16, rows * lanes // 128)), held=True)
 
 
 def tile_columns(rows: int, width: int, numbers: int) -> int:
@@ -51,27 +66,30 @@ def options(u: Tensor, eps: Tensor | None, launch: Launch) -> dict[str, Any]:
     count, width = u.shape[1:]
     return {
         "WIDTH": width,
-        "PAD": triton.next_power_of_2(width),
         "COUNT": triton.next_power_of_2(count),
-        "CHUNK": launch.columns,
         "HAS_EPS": eps is not None,
         "num_warps": launch.warps,
         "num_stages": 1,
+        **(pieces(width, launch.lanes) if launch.held else {"LANES": launch.lanes, "HEIGHT": 1, "PIECES": 1}),
     }
+
+
+def forward_shapes(u: Tensor) -> tuple[tuple[int, ...], ...]:
+    samples, count, width = u.shape
+    return (samples, count), (samples, count, width), (samples, width), (samples, count, 4), (samples, 8)
 
 
 @torch.library.custom_op("polarvit::gyro_layer_norm", mutates_args=())
 def norm_forward(
     a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Radius [B, N] and direction [B, N, n]; for backward ubar [B, n], four numbers a token and five a sample.
+    """Radius [B, N] and direction [B, N, n]; for backward ubar [B, n], four numbers a token and seven a sample.
 
     `eps`, where it is given, stands for `eps_value` and receives a gradient.
     """
     samples, count, width = u.shape
-    shapes = ((samples, count), (samples, count, width), (samples, width), (samples, 4, count), (samples, 5))
-    outputs = tuple(new_output(shape, u) for shape in shapes)
-    forward_kernel[(samples,)](
+    outputs = tuple(new_output(shape, u) for shape in forward_shapes(u))
+    norm_forward_kernel[(samples,)](
         a, u, gain, bias, gain if eps is None else eps, *outputs, count, eps_value,
         **options(u, eps, forward_launch(count, width)),
     )  # fmt: skip
@@ -82,9 +100,7 @@ def norm_forward(
 def _(
     a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    samples, count, width = u.shape
-    shapes = ((samples, count), (samples, count, width), (samples, width), (samples, 4, count), (samples, 5))
-    return tuple(new_output(shape, u) for shape in shapes)  # type: ignore[return-value]
+    return tuple(new_output(shape, u) for shape in forward_shapes(u))  # type: ignore[return-value]
 
 
 @torch.library.custom_op("polarvit::gyro_layer_norm_backward", mutates_args=())
@@ -100,17 +116,17 @@ def norm_backward(
     token_stats: Tensor,
     stats: Tensor,
     eps_value: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of a and u, and for each sample those of the bias [B, n] and of gain and eps [B, 2]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of a and u, and in one vector those of the bias, gain and eps."""
     samples, count, width = u.shape
-    shapes = ((samples, count), (samples, count, width), (samples, width), (samples, 2))
-    outputs = tuple(new_output(shape, u) for shape in shapes)
-    backward_kernel[(samples,)](
+    columns = row_length(width + 2)
+    to_a, to_u, partials = (new_output(shape, u) for shape in ((samples, count), tuple(u.shape), (samples, columns)))
+    norm_backward_kernel[(samples,)](
         a, u, gain, bias, gain if eps is None else eps, mean, token_stats, stats,
-        grad_radius.contiguous(), grad.contiguous(), *outputs, count, eps_value,
+        grad_radius.contiguous(), grad.contiguous(), to_a, to_u, partials, count, eps_value, columns,
         **options(u, eps, backward_launch(count, width)),
     )  # fmt: skip
-    return outputs  # type: ignore[return-value]
+    return to_a, to_u, sum_rows(partials, width + 2)
 
 
 @norm_backward.register_fake
@@ -126,10 +142,8 @@ def _(
     token_stats: Tensor,
     stats: Tensor,
     eps_value: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    samples, count, width = u.shape
-    shapes = ((samples, count), (samples, count, width), (samples, width), (samples, 2))
-    return tuple(new_output(shape, u) for shape in shapes)  # type: ignore[return-value]
+) -> tuple[Tensor, Tensor, Tensor]:
+    return new_output(a.shape, u), new_output(u.shape, u), new_output((u.shape[2] + 2,), u)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -146,9 +160,10 @@ def _differentiate(
         grad_radius = torch.zeros_like(saved[0])
     if grad is None:
         grad = torch.zeros_like(saved[1])
-    to_a, to_u, to_bias, to_scalars = norm_backward(grad_radius, grad, *saved, ctx.eps_value)
-    to_gain, to_eps = to_scalars.sum(0).unbind()
-    return to_a, to_u, to_gain, to_bias.sum(0), None if saved[4] is None else to_eps, None
+    to_a, to_u, parameters = norm_backward(grad_radius, grad, *saved, ctx.eps_value)
+    width = saved[1].shape[2]
+    to_gain, to_eps = parameters[width:].unbind()
+    return to_a, to_u, to_gain, parameters[:width], None if saved[4] is None else to_eps, None
 
 
 norm_forward.register_autograd(_differentiate, setup_context=_save)

@@ -13,7 +13,7 @@ Everything carries a factor e^-S, as in `geometry.gyro.frame_components`.
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import asinh_of_root, cosh, expm1, log1p, scaled_cosh, scaled_sinh, sinh
+from polarvit.kernels.attention.elementary import cosh, expm1, log1p, scaled_cosh, scaled_sinh, sinh
 
 ORIGIN = tl.constexpr(2.0**-60)
 HIGHEST = tl.constexpr(80.0)
@@ -32,9 +32,20 @@ def held(x):
 
 
 @triton.jit
+def asinh_series(x):
+    """arsinh x for 0 <= x <= 1/2, down to numbers whose square is none (the polynomial of `asinh_of_root`)."""
+    square = x * x
+    series = 0.028076207874594025 - square * 0.013099914532999208
+    series = -0.04436184388877733 + square * series
+    series = 0.07498412604260289 + square * series
+    series = -0.16666633460773211 + square * series
+    return x + x * (square * series)
+
+
+@triton.jit
 def asinh(x):
-    """arsinh x for x >= 0, down to numbers whose square is none."""
-    return tl.where(x < 1e-4, x, asinh_of_root(x * x))
+    """arsinh x for x >= 0."""
+    return tl.where(x < 0.5, asinh_series(x), tl.log(x + tl.sqrt(1.0 + x * x)))
 
 
 @triton.jit
@@ -47,8 +58,10 @@ def logaddexp(x, y):
 def frame(a, b, gap, cosine):
     """e^-S times R, Q, cosh b, dR/db, (cosh a - 1) sinh b and R - Q cos; then S. `gap` is P = 1 + cos.
 
-    S is the larger radius while the smaller is at most 40, else the exponent of the larger term of R.
+    S is the larger radius while the smaller is at most 40, else the exponent of the larger term of R. `a` is one number
+    for all tokens: where it is at most 40, so is the smaller radius of each.
     """
+    everywhere_near = a <= 40.0
     a = a + tl.zeros_like(b)
     outward, wide = a >= b, gap >= 0.5
     large, small = tl.maximum(a, b), tl.minimum(a, b)
@@ -67,7 +80,7 @@ def frame(a, b, gap, cosine):
     half, fall = sinh(0.5 * n), expm1(-large)
     lift = tl.where(outward, 0.5 * sinh_n * fall * fall, 2.0 * sinh_l * half * half)
     s = large
-    if tl.max(small, 0) > 40.0:
+    if not everywhere_near:
         far = small > 40.0
         s = tl.where(far, tl.maximum(delta, a + b + tl.log(0.5 * gap)), s)
         growth = tl.where(far, capped(a + b - s), 0.0)
@@ -101,9 +114,9 @@ def landed(r, q, sine2, s):
     tiny = ORIGIN * tl.exp(-tl.minimum(s, 40.0))
     away = tl.exp(-s)
     cosh_c = tl.sqrt(n * n + away * away)
-    far = s + tl.log(n + tl.maximum(n, cosh_c))
-    near = asinh(tl.exp(tl.minimum(s, 40.0)) * n)
-    radius = tl.where(s <= 40.0, near, tl.maximum(far, 0.0))
+    far = tl.maximum(s + tl.log(n + tl.maximum(n, cosh_c)), 0.0)
+    near = tl.exp(tl.minimum(s, 40.0)) * n
+    radius = tl.where((s <= 40.0) & (near < 0.5), asinh_series(near), far)
     cosh_c = tl.maximum(cosh_c, tl.exp(-tl.minimum(s, 80.0)))
     return tl.where(zero, tiny, r), tl.where(zero, tiny, n), cosh_c, tl.where(zero, ORIGIN, radius), zero
 
