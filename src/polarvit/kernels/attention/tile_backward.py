@@ -170,7 +170,7 @@ def tile_query_kernel(
     grad += head * N * VALUE_WIDTH
     scale = tl.load(scale_pointer + h)
     a = tl.load(query_radius + head * N + rows, mask=row_valid, other=0.0).to(tl.float32)
-    _, _, along, half, pull, turn, base, tau, lam = load_rows(
+    _uhat, _t, along, half, pull, turn, base, tau, lam = load_rows(
         out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
     )
     u = load_directions(query, rows, row_valid, dims, N, WIDTH)
@@ -189,7 +189,7 @@ def tile_query_kernel(
             attend = in_range & (tl.load(mask + b * M + columns, mask=in_range, other=0) != 0)
         key_a = tl.load(key_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
         value_a = tl.load(value_radius + head * M + columns, mask=in_range, other=0.0).to(tl.float32)
-        distance2, up, by_score, _, by_chord, by_a, _ = pair_tile(
+        distance2, up, by_score, _by_radius, by_chord, by_a, _by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip
@@ -248,7 +248,7 @@ def tile_key_kernel(
         uhat, t, along, half, pull, turn, base, tau, lam = load_rows(
             out, grad_radius + head * N, grad, stats + head * 4 * N, rows, row_valid, value_dims, N, VALUE_WIDTH
         )
-        _, up, by_score, by_value_radius, by_chord, _, by_b = pair_tile(
+        _d2, up, by_score, by_value_radius, by_chord, _by_a, by_b = pair_tile(
             query, key, value, out, grad, rows, columns, row_valid, in_range, attend, a, key_a, value_a, scale,
             along, half, pull, turn, base, tau, lam, N, M, WIDTH, VALUE_WIDTH, UNROLL,
         )  # fmt: skip

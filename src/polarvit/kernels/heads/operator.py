@@ -12,7 +12,7 @@ from polarvit.kernels.heads.triton import merge_backward_kernel, merge_kernel, p
 from polarvit.kernels.sums import sum_rows
 
 MODES = {"none": 0, "separate": 1, "joint": 2}
-TURNS = 2
+TURNS = 1
 """Blocks of tokens that a program of the backward kernel takes one after the other."""
 
 

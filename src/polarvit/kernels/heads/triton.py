@@ -4,9 +4,9 @@ A tile is [dimensions, pairs], a pair being a head of a token: a thread holds al
 are the same head of the next tokens, and only three sums over heads cross threads. The product comes features first,
 [3 D + extra, tokens], and heads are written dimension first, [B, H, d, N], so that neighbours touch neighbours.
 
-The layout rests on two words to the compiler. `alike` says that neighbouring pairs are neighbours in memory, which makes
-them neighbours among the threads. ZERO, always 0 and never specialised, hides that they are aligned, or a thread would get
-four of them; and as it hides that, `alike` can do no harm where a run of tokens ends.
+The layout rests on two words to the compiler. `alike` says that neighbouring pairs are neighbours in memory, which
+makes them neighbours among the threads. ZERO, always 0 and never specialised, hides that they are aligned, or a thread
+would get four of them; and as it hides that, `alike` can do no harm where a run of tokens ends.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
