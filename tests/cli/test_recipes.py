@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import call, done
+from commands import call, done, flat
 
 from polarvit.training.recipe import load, shipped
 from polarvit.training.settings import plain
@@ -42,3 +42,13 @@ def test_a_recipe_that_does_not_exist_is_a_wrong_command_line() -> None:
     result = call("recipes", "show", "digit")
     assert result.exit_code == 2
     assert "did you mean 'digits'?" in result.stderr
+
+
+def test_a_pattern_that_nothing_matches_is_a_wrong_command_line() -> None:
+    for words in (["keys", "optm.*"], ["list", "--pattern", "mnist*"]):
+        result = call("recipes", *words)
+        assert result.exit_code == 2
+        assert "matches" in flat(result.stderr)
+    result = call("recipes", "show", "zzz")
+    assert result.exit_code == 2
+    assert "`polarvit recipes list` names the shipped ones" in result.stderr

@@ -72,7 +72,7 @@ def test_a_finished_run_stays_as_it_is(run: Path) -> None:
         (["train", "--resume"], "which run"),
         (["train", "--resume", "--out", "nowhere"], "nowhere holds no run"),
         (["train", "digits", "--set", "optim.lrr=1"], "unknown setting 'optim.lrr'; did you mean 'lr'?"),
-        (["train", "digits", "--set", "optim.lr=fast"], "optim.lr: must be float, got 'fast'"),
+        (["train", "digits", "--set", "optim.lr=fast"], "optim.lr: must be a number, got 'fast'"),
         (["train", "digits", "--set", "optim.lr"], "key.path=value"),
         (["train", "digits", "--set", "model.options.dept=3"], "did you mean 'depth'?"),
         (["train", "digits", "--set", "model.name=polar_vit_tny"], "did you mean 'polar_vit_tiny'?"),
@@ -102,6 +102,7 @@ def test_data_or_weights_that_do_not_fit_are_one_line(recipe: Path, tmp_path: Pa
     assert result.exit_code == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, recipe: Path, tmp_path: Path) -> None:

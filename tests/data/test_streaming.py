@@ -79,7 +79,7 @@ def test_streams_are_opened_for_what_they_are_read_for(source: FolderSource) -> 
     stream = StreamingDataset(source, "train", 16, workers=0)
     with pytest.raises(DataError, match="was opened for evaluation but is read for training"):
         Augmenter(CONFIG, 3, 16)(stream, BatchPlan(24, 8), 0)
-    with pytest.raises(DataError, match="streamed with resized_crop"):
+    with pytest.raises(DataError, match="streamed with augment"):
         StreamingDataset(source, "train", 16, augmentation=Augmentation(crop_padding=4))
     with pytest.raises(DataError, match="has no split 'test'"):
         StreamingDataset(source, "test", 16)

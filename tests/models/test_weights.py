@@ -91,6 +91,17 @@ def test_an_edited_card_is_kept_and_an_interrupted_save_leaves_the_old_file(narr
     assert len(os.listdir(saved)) == 3
 
 
+def test_a_card_nobody_edited_follows_the_weights(narrow, saved) -> None:
+    card = saved / "README.md"
+    narrow("polar_vit_tiny", num_classes=7).save_pretrained(saved, model_card_kwargs={"summary": "Longer."})
+    assert "Longer." in card.read_text()
+    assert "logits [B, 7]" in card.read_text()
+    mine = card.read_text().replace(weights.MARK, "My notes.")
+    card.write_text(mine)
+    narrow("polar_vit_tiny").save_pretrained(saved)
+    assert card.read_text() == mine
+
+
 def test_another_number_of_classes_starts_a_fresh_head_and_says_so(saved) -> None:
     with pytest.warns(UserWarning, match="classifier of 5 classes was left out"):
         model = create_model(str(saved), pretrained=True, num_classes=7)

@@ -90,7 +90,7 @@ def test_beyer_uses_the_default_colours_and_nothing_else() -> None:
         ("optim.lrr=1", "unknown setting 'optim.lrr'; did you mean 'lr'"),
         ("optm.lr=1", "unknown setting 'optm'; did you mean 'optim'"),
         ("model.options.dept=3", "unknown setting 'model.options.dept'; did you mean 'depth'"),
-        ("model.options.depth=deep", "model.options.depth: must be int, got 'deep'"),
+        ("model.options.depth=deep", "model.options.depth: must be a whole number, got 'deep'"),
         ("model.options.heads=5", "dim 48 is not divisible by 5 heads"),
         ("model.name=resnet", "unknown model 'resnet'"),
         ("optim.lr=0", "lr must be positive"),

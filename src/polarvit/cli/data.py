@@ -58,10 +58,13 @@ def prepare(
         typer.Argument(
             help="A folder with one folder of images per class (or train/ and test/ with such), a folder of images "
             "and masks, an unpacked CIFAR download, a Hugging Face id (owner/name), or digits.",
+            metavar="SOURCE",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="The new folder, e.g. data/photos.", show_default=False)],
+    out: Annotated[
+        Path, typer.Argument(help="The new folder, e.g. data/photos.", metavar="FOLDER", show_default=False)
+    ],
     size: Annotated[
         int | None,
         typer.Option(
@@ -148,6 +151,9 @@ def list_folders(
     polarvit data list
     polarvit data list data/photos --verify
     """
+    for folder in folders or []:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder")
     found = [place for folder in folders or [Path("data")] for place in prepared(folder)]
     if not found:
         typer.echo("nothing prepared here; make one with: polarvit data prepare SOURCE data/NAME")

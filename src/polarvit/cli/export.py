@@ -47,11 +47,15 @@ def export(
 
     from polarvit.cli.trained import find_model
     from polarvit.models.export import export_onnx, export_program
+    from polarvit.models.unet import UNet
+    from polarvit.models.vit import ViT
 
     target = out or Path(f"model{SUFFIX[form]}")
     if target.exists():
         raise FileExistsError(f"{target}: already exists; choose another name with --out")
     model = find_model(weights).model
+    if type(model) not in (ViT, UNet):
+        typer.echo("this takes about a minute for each block; a third of that with a fixed --batch", err=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     size: int | Literal["dynamic"] = batch or "dynamic"
     if form is Format.ONNX:

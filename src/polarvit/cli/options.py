@@ -15,6 +15,7 @@ Weights = Annotated[
     str,
     typer.Argument(
         help="A run folder (runs/digits), a folder of saved weights, a packaged tag, or a Hugging Face id.",
+        metavar="WEIGHTS",
         show_default=False,
     ),
 ]

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def predict(
     images: Annotated[
         list[Path],
-        typer.Argument(help="Image files.", metavar="IMAGE...", exists=True, dir_okay=False, show_default=False),
+        typer.Argument(help="Image files.", metavar="IMAGE", exists=True, dir_okay=False, show_default=False),
     ],
     weights: Annotated[
         str | None,

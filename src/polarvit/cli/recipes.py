@@ -34,8 +34,12 @@ def list_recipes(
     from polarvit.training.recipe import load, shipped
 
     rows = [(name, load(name)) for name in fnmatch.filter(shipped(), pattern)]
+    if not rows:
+        raise typer.BadParameter(f"no recipe matches '{pattern}'", param_hint="--pattern")
     cells = [[name, f"{r.train.steps:,}", f"{r.train.batch_size:,}", r.data.path, r.title] for name, r in rows]
-    console().print(table("", ["recipe", "steps", "batch", "data", "what"], cells, text=["data", "what"]))
+    listed = table("", ["recipe", "steps", "batch", "data", "what"], cells, text=["data", "what"])
+    listed.columns[0].no_wrap = True  # names are for copying
+    console().print(listed)
 
 
 def show(name: Name, full: Full = False) -> None:
@@ -90,4 +94,6 @@ def list_keys(
     from polarvit.training.recipe_keys import keys
 
     rows = [(k.path, k.kind, k.default or "required", k.meaning) for k in keys() if fnmatch.fnmatch(k.path, pattern)]
+    if not rows:
+        raise typer.BadParameter(f"no key matches '{pattern}'; try '*{pattern.strip('*')}*'", param_hint="PATTERN")
     console().print(prose("", ["key", "type", "default", "meaning"], rows))

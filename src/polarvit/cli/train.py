@@ -76,7 +76,9 @@ def train(
 
 def finetune(
     weights: Weights,
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe or a YAML file.", show_default=False)],
+    recipe: Annotated[
+        str, typer.Argument(help="A shipped recipe or a YAML file.", metavar="RECIPE", show_default=False)
+    ],
     sets: Sets = None,
     out: Out = None,
     resume: Resume = False,

@@ -129,7 +129,7 @@ def _write_split(
         if image.size != (size[1], size[0]):
             raise DataError(
                 f"{source.origin(split, index)}: is {image.height} x {image.width} but the first image is "
-                f"{size[0]} x {size[1]}; give an image size to resize all to"
+                f"{size[0]} x {size[1]}; give an image size to resize all to, as --image-size 64"
             )
         images[row] = np.asarray(image)
         next(steps, None)

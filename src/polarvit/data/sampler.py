@@ -42,7 +42,8 @@ class BatchPlan:
     def __post_init__(self) -> None:
         if not 0 < self.batch_size <= self.length:
             raise DataError(
-                f"batch size {self.batch_size} is not between 1 and the {self.length} samples of the data set"
+                f"batch size {self.batch_size} is not between 1 and the {self.length} samples of the data set; "
+                "set train.batch_size"
             )
 
     @property

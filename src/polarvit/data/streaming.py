@@ -56,8 +56,8 @@ class StreamingDataset:
         require_split(source, split)
         if augmentation is not None and not augmentation.resized_crop:
             raise DataError(
-                f"{source.description}: images of any size are streamed with resized_crop; "
-                f"switch it on, or prepare the data with image_size={image_size}"
+                f"{source.description}: images of any size are streamed with augment.resized_crop=true; "
+                f"set it, or prepare the data with --image-size {image_size}"
             )
         self.name = f"{source.description} ({split})"
         self.classes = source.classes

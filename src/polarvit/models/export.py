@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import onnx_ir
 
 Batch = Literal["dynamic"] | int
+_CHATTY = "torch.onnx._internal.exporter._registration"
+"""Logs a warning for each operator of torchvision that it cannot register, which no model here uses."""
 
 
 def export_program(model: VisionModel, batch: Batch = "dynamic") -> torch.export.ExportedProgram:
@@ -49,6 +52,7 @@ def export_onnx(model: VisionModel | torch.export.ExportedProgram, path: str | P
             raise ImportError(f"export_onnx needs {module}: pip install polarvit[export]")
     path = Path(path)
     program = export_program(model, batch) if isinstance(model, VisionModel) else model
+    logging.getLogger(_CHATTY).setLevel(logging.ERROR)
     onnx = torch.onnx.export(
         program,
         input_names=["images"],

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from polarvit.models.base import VisionModel
 
 
+MARK = "<!-- Written again whenever weights are saved here. Delete this line to keep your changes. -->"
 NAMED = 20
 """So many classes are named on a card."""
 
@@ -59,5 +60,5 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
         lines += ["## Classes", "", f"In the order of the logits.{more}", "", "```json", shown, "```", ""]
     if results:
         lines += ["## Results", "", results, ""]
-    lines += ["## Configuration", "", "```json", json.dumps(config.to_dict(), indent=2), "```", ""]
+    lines += ["## Configuration", "", "```json", json.dumps(config.to_dict(), indent=2), "```", "", MARK, ""]
     return "\n".join(lines)

@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from polarvit.models.class_names import checked_names
-from polarvit.models.model_card import model_card
+from polarvit.models.model_card import MARK, model_card
 
 if TYPE_CHECKING:
     from polarvit.models.base import VisionModel
@@ -52,7 +52,7 @@ class Pretrained(PyTorchModelHubMixin, library_name="polarvit", license="apache-
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | Path, *, config: None = None, model_card_kwargs: dict[str, Any] | None = None
     ) -> None:
-        """Write weights, config and model card to a folder, each file whole or not at all; keep an existing card.
+        """Write weights, config and model card to a folder, each file whole or not at all; keep a card somebody wrote.
 
         The config is always the model's own: `config`, which huggingface_hub's `push_to_hub` passes, must be None.
         """
@@ -66,7 +66,7 @@ class Pretrained(PyTorchModelHubMixin, library_name="polarvit", license="apache-
         _write(folder / WEIGHTS, lambda path: save_file(state, path, metadata))
         text = json.dumps(describe(model), indent=2) + "\n"
         _write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
-        if not (folder / CARD).exists():
+        if not (folder / CARD).exists() or MARK in (folder / CARD).read_text(encoding="utf-8"):
             card = model_card(model, **(model_card_kwargs or {}))
             _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
 

@@ -12,6 +12,7 @@ replace those of the base, group by group.
 from __future__ import annotations
 
 import copy
+import difflib
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -21,7 +22,7 @@ import yaml
 
 from polarvit.data.augment.config import Augmentation
 from polarvit.models.registry import entry
-from polarvit.training.settings import SettingsError, build, nearest, plain
+from polarvit.training.settings import SettingsError, build, plain
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16"]
 
@@ -201,7 +202,9 @@ def find(source: str | Path, beside: Path | None = None) -> Path:
     known = shipped()
     path = known.get(str(source), (beside or Path()) / source)
     if not path.is_file():
-        raise SettingsError(f"no recipe '{source}': not a file, and {nearest(str(source), list(known))}")
+        near = difflib.get_close_matches(str(source), known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "`polarvit recipes list` names the shipped ones"
+        raise SettingsError(f"no recipe '{source}': not a file, and {hint}")
     return path
 
 

@@ -21,10 +21,8 @@ class RunFolder:
 
     def __init__(self, path: Path, here: Place, *, resume: bool) -> None:
         self.path, self.checkpoints = path, path / "checkpoints"
-        if here.leads:
-            if not resume and checkpoint.steps(self.checkpoints):
-                raise FileExistsError(f"{path} already holds a run; continue it with --resume or choose another folder")
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        if here.leads and not resume and checkpoint.steps(self.checkpoints):
+            raise FileExistsError(f"{path} already holds a run; continue it with --resume or choose another folder")
         here.wait()
 
     def finished(self, steps: int) -> bool:
@@ -43,7 +41,8 @@ class RunFolder:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def describe(self, recipe: Recipe, model: VisionModel) -> None:
-        """Write what is known before the first step."""
+        """Write what is known before the first step; until then a run that cannot start leaves no folder behind."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
         (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
         write_json(
             self.path / "environment.json",

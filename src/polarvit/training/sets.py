@@ -71,7 +71,7 @@ def open_split(recipe: Recipe, split: str, device: torch.device, *, training: bo
             raise DataError(f"{packed.name}: has masks instead of labels, but {recipe.model.name} classifies images")
         return packed.to(device) if recipe.data.resident else packed
     if not path.is_dir():
-        raise DataError(f"{path}: no such folder; prepare it with `polarvit data prepare` or set data.path")
+        raise DataError(f"{path}: no such folder; prepare it with `polarvit data prepare` or give another with --data")
     if recipe.task == "segmentation":
         raise DataError(f"{path}: images with masks are not streamed; pack them with `polarvit data prepare` first")
     return StreamingDataset(

@@ -107,6 +107,9 @@ def _first(options: tuple[Any, ...], value: Any, where: str) -> Any:
     raise wrong[-1]
 
 
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     try:
         if hint is bool:
@@ -123,7 +126,7 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
             return value
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    raise SettingsError(f"{where}: must be {hint.__name__}, got {value!r}")
+    raise SettingsError(f"{where}: must be {_WORDS[hint]}, got {value!r}")
 
 
 def plain(settings: Any) -> Any:

@@ -154,7 +154,8 @@ class Augmenter:
             height, width = dataset.image_size
             raise DataError(
                 f"{dataset.name} has images of {height} x {width} but the model takes {self.image_size} x "
-                f"{self.image_size}: prepare the data with image_size={self.image_size} or switch on resized_crop"
+                f"{self.image_size}: prepare the data with --image-size {self.image_size} "
+                "or set augment.resized_crop=true"
             )
 
     def draw(self, dataset: ImageDataset, request: TrainingRequest, steps: range) -> Drawn:
