@@ -22,16 +22,22 @@ from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.tile_backward import tile_key_kernel, tile_query_kernel
 from polarvit.kernels.attention.tile_forward import tile_forward_kernel
 
-WIDEST_FORWARD, WIDEST_BACKWARD = 64, 32
+WIDEST = 64
 """Heads up to here give each query a thread of its own; its numbers would not fit into registers beyond."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Queries (or keys) of a program and its warps, where a thread takes one or two."""
+    """Queries (or keys) of a program, its warps, keys (or queries) walked at a time, and registers of a thread."""
 
     block: int
     warps: int
+    unroll: int = 1
+    registers: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        options = {"BLOCK": self.block, "UNROLL": self.unroll, "num_warps": self.warps, "num_stages": 1}
+        return options if self.registers is None else options | {"maxnreg": self.registers}
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,9 @@ def forward_launch(width: int, n: int) -> Launch:
 
 
 def backward_launch(width: int, n: int) -> Launch:
-    """One query, or key, a thread."""
+    """One query, or key, a thread; two threads share one that is wider than 32."""
+    if width > 32:
+        return Launch(32, 2)
     return Launch(64, 2) if n > 32 else Launch(32, 1)
 
 
@@ -124,12 +132,11 @@ def attention_forward(
     outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
     attend = scale if mask is None else mask.view(torch.uint8)
     sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
-    if widest <= WIDEST_FORWARD:
+    if widest <= WIDEST:
         launch = forward_launch(widest, n)
         attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
-            h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=launch.block,
-            num_warps=launch.warps, num_stages=1, **sizes,
+            query_radius, query, key_radius, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
+            h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), **launch.options(), **sizes,
         )  # fmt: skip
         return outputs
     tile = forward_tile(widest, n, m)
@@ -183,21 +190,21 @@ def attention_backward(
     to_value_radius, to_value = new_output((b, h, m), query), new_output((b, h, value_width, m), query)
     gradients = (to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value)
     upstream = grad_radius.contiguous(), grad.contiguous()
-    if widest <= WIDEST_BACKWARD:
+    if widest <= WIDEST:
         sizes |= {"PAD": padded(width), "VALUE_PAD": padded(value_width)}
         packed = new_output((b, h, n, width + 2 * value_width + ENTRIES.value), query)
         launch = backward_launch(widest, n)
         to_scale = new_output((b, h, triton.cdiv(n, launch.block)), scale)
         attention_query_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, direction, stats,
-            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
-            BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
+            query_radius, query, key_radius, packed_keys(key_radius, key, value_radius, value), attend, scale,
+            direction, stats, *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
+            **launch.options(), **sizes,
         )  # fmt: skip
         launch = backward_launch(widest, m)
         attention_key_kernel[(b * h, triton.cdiv(m, launch.block))](
-            key_radius, key, value_radius, value, attend, scale, packed,
+            query_radius, key_radius, key, value_radius, value, attend, scale, packed,
             to_key_radius, to_key, to_value_radius, to_value, h, n, m, 0,
-            BLOCK=launch.block, num_warps=launch.warps, num_stages=1, **sizes,
+            **launch.options(), **sizes,
         )  # fmt: skip
     else:
         tile = backward_tile(widest, n, m)

@@ -33,6 +33,16 @@ def fast_log2(x):
 
 
 @triton.jit
+def remote(a, radius, COUNT):
+    """Whether some of the queries a and of the `COUNT` points with these radii may be farther than 40 apart."""
+    highest = tl.max(a, 0)
+    for start in range(0, COUNT, 64):
+        place = start + tl.arange(0, 64)
+        highest = tl.maximum(highest, tl.max(a, 0) + tl.max(tl.load(radius + place, mask=place < COUNT, other=0.0), 0))
+    return highest > FAR
+
+
+@triton.jit
 def half_powers(a):
     """1/2 e^(a/2), 1/2 e^(-a/2) and 1/4 sinh a of queries."""
     held = tl.minimum(a, HELD)
@@ -58,19 +68,24 @@ def far_terms(a, b, square):
 
 
 @triton.jit
-def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, highest):
-    """D log2 e from queries (a, ...) to one key (b, ...) at squared chord length `square`; `highest` is max a."""
+def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, REMOTE: tl.constexpr):
+    """D log2 e from queries (a, ...) to one key (b, ...) at squared chord length `square`.
+
+    REMOTE says that some may be farther than 40.
+    """
     gap = up * key_down - down * key_up
     s = gap * gap + sinh_a * (key_sinh * square)
     result = fast_log2(1.0 + 2.0 * (s + tl.sqrt(s * s + s)))
-    if b + highest > FAR:
+    if REMOTE:
         _, _, distance = far_terms(a, b, square)
         result = tl.where(distance > FAR, distance * LOG2E, result)
     return result
 
 
 @triton.jit
-def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sinh, square, highest):
+def distance_gradients(
+    a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sinh, square, REMOTE: tl.constexpr
+):  # fmt: skip
     """D^2 and half its derivatives by 1/2|u-v|^2 and by a, from queries to one key (or from keys to one query).
 
     With K = D / sinh D they are K sinh a sinh b and K (sinh(a-b) + 1/2 cosh a sinh b |u-v|^2). Far out the first one
@@ -89,7 +104,7 @@ def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sin
     radial = slope * (2.0 * gap * (first + second))
     angular = 0.5 * slope * square
     by_a = radial + cosh_a * (key_sinh * angular)
-    if b + highest > FAR:
+    if REMOTE:
         far_gap, _, distance = far_terms(a, b, square)
         far = distance > FAR
         distance2 = tl.where(far, distance * distance, distance2)
