@@ -64,7 +64,7 @@ def test_other_systems_are_captured_too(tmp_path: Path, name: str, overrides: tu
 
 
 def test_the_learning_rate_reaches_the_graph(tmp_path: Path) -> None:
-    """With a rate of almost zero after the capture, the weights stop moving."""
+    """With a rate of zero after the capture the weights stop moving, but for rounding of points to (r, u) and back."""
     here = Place(0, 1, torch.device(DEVICE))
     trainer = Trainer(tiny_recipe("train.cuda_graph=true"), RunFolder(tmp_path, here, resume=False), here, quiet=True)
     for step in range(6):
@@ -72,7 +72,8 @@ def test_the_learning_rate_reaches_the_graph(tmp_path: Path) -> None:
     before = [p.detach().clone() for p in trainer.model.parameters()]
     trainer._lr = lambda step: 0.0  # type: ignore[method-assign]
     trainer._one(6)
-    assert all(torch.equal(p, old) for p, old in zip(trainer.model.parameters(), before, strict=True))
+    for p, old in zip(trainer.model.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), old, rtol=2e-6, atol=1e-9)
     trainer._lr = lambda step: 1e-2  # type: ignore[method-assign]
     trainer._one(7)
     assert any(not torch.equal(p, old) for p, old in zip(trainer.model.parameters(), before, strict=True))
