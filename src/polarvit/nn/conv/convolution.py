@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
 from polarvit.geometry.scaled import rescale, restore
-from polarvit.nn.conv.finish import finish
-from polarvit.nn.conv.space import as_image, as_rows, excess, scaled_sinh
+from polarvit.kernels.images import finish
+from polarvit.kernels.images.scale import scaled_sinh
+from polarvit.nn.conv.space import as_image, as_rows, excess
 from polarvit.nn.conv.window import Field, Pair, window_sum
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.nn.radius import AnchoredRadius

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polarvit.geometry import ambient
+from polarvit.kernels.images.sync import gather
 from polarvit.nn.baselines.lorentz import FLOOR, arcosh, exp0, exp_map, log0, log_map, soft_radius_cap
 from polarvit.nn.conv.space import as_image, as_rows
-from polarvit.nn.conv.sync import gather
 from polarvit.nn.conv.window import Field, Pair, window_sum
 from polarvit.nn.precision import full, tensors_in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, ORDINARY, Role

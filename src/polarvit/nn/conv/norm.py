@@ -8,13 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint, from_tangent0
-from polarvit.geometry.scaled import rescale, restore
-from polarvit.nn.conv.centre import mean_distance
-from polarvit.nn.conv.mean import batch_centroid
-from polarvit.nn.conv.shift import normalise
-from polarvit.nn.conv.space import LARGEST, scaled_sinh
-from polarvit.nn.conv.sums import Sums, merged
-from polarvit.nn.conv.sync import gather
+from polarvit.geometry.scaled import rescale, restore, sqrt_k
+from polarvit.kernels.images import batch_norm, normalise
+from polarvit.kernels.images.scale import LARGEST, scaled_sinh
+from polarvit.kernels.images.sums import Sums, merged
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, Role
 
@@ -58,16 +55,16 @@ class PolarBatchNorm2d(nn.Module):
             raise ValueError(
                 f"PolarBatchNorm2d: expected images [B, H, W] of dimension {self.dim}, got {list(x.direction.shape)}"
             )
-        a, u = rescale(x.radius, k), x.direction
+        a, u, relu = rescale(x.radius, k), x.direction, self.activation == "relu"
+        gain, bias = torch.exp(full(self.log_gain)), rescaled(self.bias, k)
         running = rescaled(self.running_mean, k)
         if self.training:
-            mean = batch_centroid(a, u)
-            spread = restore(gather(mean_distance(a, u, *mean).reshape(1)).mean(), k)
-            self.remember(running, mean, spread, k=k)
+            value = sqrt_k(k, a)
+            root = value if isinstance(value, Tensor) else a.new_full((), value)
+            (a, u), mean, distance = batch_norm(a, u, gain, bias, root=root, eps=self.eps, relu=relu)
+            self.remember(running, mean, restore(distance, k), k=k)
         else:
-            mean, spread = running, full(self.running_spread)
-        factor = torch.exp(full(self.log_gain)) / (spread + self.eps)
-        a, u = normalise(a, u, mean, factor, rescaled(self.bias, k), self.activation == "relu")
+            a, u = normalise(a, u, running, gain / (full(self.running_spread) + self.eps), bias, relu=relu)
         return PolarPoint(restore(a, k), u)
 
     @torch.no_grad()

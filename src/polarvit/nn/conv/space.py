@@ -17,10 +17,8 @@ from torch import Tensor
 
 from polarvit.geometry import PolarPoint
 from polarvit.geometry.directions import scaled_polar
-from polarvit.geometry.scaled import rescale, restore, sh
-
-LARGEST = 40.0
-"""Rescaled radius up to which sinh and sums of its squares are formed as they are."""
+from polarvit.geometry.scaled import rescale, restore
+from polarvit.kernels.images.scale import LARGEST, scaled_sinh
 
 
 def as_image(x: Tensor) -> Tensor:
@@ -37,11 +35,6 @@ def excess(*radii: Tensor) -> Tensor:
     """t [B, 1, 1]: by how much the largest rescaled radius of each image exceeds `LARGEST`. Without gradient."""
     largest = [a.detach().amax((1, 2), keepdim=True) for a in radii]
     return torch.relu(torch.stack(largest).amax(0) - LARGEST)
-
-
-def scaled_sinh(a: Tensor, t: Tensor) -> Tensor:
-    """sinh(a) e^-t for a - t <= `LARGEST`; where t = 0 it is sinh to the last digit."""
-    return torch.where(t > 0, sh(a) * torch.exp((a - t).clamp_max(LARGEST)), torch.sinh(a.clamp_max(LARGEST)))
 
 
 def space_part(x: PolarPoint, *, k: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
 from polarvit.geometry.scaled import rescale, restore
-from polarvit.nn.conv.space import excess, scaled_sinh
-from polarvit.nn.conv.sums import Sums, merged
+from polarvit.kernels.images.scale import scaled_sinh
+from polarvit.kernels.images.sums import Sums, merged
+from polarvit.nn.conv.space import excess
 from polarvit.nn.precision import in_full_precision
 
 

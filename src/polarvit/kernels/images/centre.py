@@ -1,20 +1,19 @@
-"""Points seen from a mean: (-mean) (+) x, and the mean distance to it, with closed-form gradients.
+"""Points seen from a mean, (-mean) (+) x, and the gradient of that.
 
 The space part of (-mean) (+) x, for rescaled points x = (a, u) and one mean (b, v), is
 
     y = sinh a (u - v) + kappa v,    kappa = sinh(a-b) - (cosh b - 1) sinh a chi,    chi = 1/2 |u-v|^2,
 
 in which only what truly vanishes at the mean is a difference. It is kept times e^-S, S the exponent of its largest
-term. Nothing of the size of the directions is kept for backward but the directions themselves.
+term.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from polarvit.geometry.directions import first_axis, norm_of, origin_radius
 from polarvit.geometry.scaled import ch, exp_capped, scaled_asinh_slope, scaled_asinh_value, sh
@@ -30,10 +29,8 @@ class Polar(NamedTuple):
     slope: Tensor
     """d radius/d |x|"""
 
-    def backward(self, grad_radius: Tensor, grad_direction: Tensor | None) -> Tensor:
+    def backward(self, grad_radius: Tensor, grad_direction: Tensor) -> Tensor:
         """Gradient of x."""
-        if grad_direction is None:
-            return (grad_radius * self.slope).unsqueeze(-1) * self.direction
         along = (grad_direction * self.direction).sum(-1) / self.length
         radial = (grad_radius * self.slope - along).unsqueeze(-1) * self.direction
         return radial + grad_direction / self.length.unsqueeze(-1)
@@ -93,26 +90,3 @@ def centre(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> Centred:
     y = sinh.unsqueeze(-1) * gap + kappa.unsqueeze(-1) * v
     turn = 0.5 * torch.expm1(-b).square() * sh(a) * both
     return Centred(gap, y, s, sinh, cosh, kappa, kappa_a, kappa_b, turn)
-
-
-class _MeanDistance(torch.autograd.Function):
-    """Mean over all points of the radius of (-mean) (+) x."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> Tensor:
-        ctx.save_for_backward(a, u, b, v)
-        seen = centre(a, u, b, v)
-        return scaled_asinh_value(norm_of(seen.y).squeeze(-1), seen.s).mean()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        a, u, b, v = ctx.saved_tensors
-        seen = centre(a, u, b, v)
-        g = polar(seen.y, seen.s).backward((grad / a.numel()).expand_as(a), None)
-        return seen.backward(g, v)
-
-
-def mean_distance(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> Tensor:
-    """Mean rescaled distance of points a [...], u [..., n] to one point (b [], v [n])."""
-    return _MeanDistance.apply(a, u, b, v)
