@@ -64,8 +64,9 @@ def test_statistics_and_their_gradients(rows, width, radius, device) -> None:
     a, u, b, v = (x[key] for key in "aubv")
     largest, t = a.max(), torch.relu(a.max() - 40)
     exact = [value.double() for value in (a, u)]
-    wanted = steps.centroid_sums(*exact, largest.double(), t.double(), v.double())
-    close(operator.centroid_sums(a, u, largest, t, v), wanted)
+    wanted = steps.centroid(*exact, largest.double(), t.double(), v.double())
+    for one, two in zip(operator.centroid(a, u, largest, t, v), wanted, strict=True):
+        close(one, two)
     if radius > 40:
         return
     mean = [b.double(), v.double()]
@@ -75,6 +76,16 @@ def test_statistics_and_their_gradients(rows, width, radius, device) -> None:
     rest = [scalars, torch.randn(width, device=device), torch.randn_like(a), torch.randn_like(u)]
     wanted = steps.statistics_backward(*exact, *mean, *(y.double() for y in rest))
     for one, two in zip(operator.statistics_backward(a, u, b, v, *rest), wanted, strict=True):
+        close(one, two)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.7, 60.0])
+def test_running_statistics(place, device) -> None:
+    x = given(2, 6, device)
+    old = place * x["e"], torch.tensor(0.4, device=device)
+    rest = [x["b"], x["v"], torch.tensor(0.9, device=device), torch.tensor(1.2, device=device)]
+    wanted = steps.remember(*(y.double() for y in (*old, *rest)), 0.1)
+    for one, two in zip(operator.remember(*old, *rest, 0.1), wanted, strict=True):
         close(one, two)
 
 

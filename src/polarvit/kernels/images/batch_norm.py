@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from polarvit.geometry.directions import norm_and_direction, wide
 from polarvit.kernels.images import steps
 from polarvit.kernels.images.scale import LARGEST
-from polarvit.kernels.images.sums import centroid_logs, radius_of_logs
-from polarvit.kernels.images.sync import added, count, gather
+from polarvit.kernels.images.sync import count, gather
 from polarvit.kernels.pick import fused_runs
 
 LARGEST_WIDTH = 256
@@ -60,56 +58,38 @@ class _BatchNorm(torch.autograd.Function):
         ctx: Any, a: Tensor, u: Tensor, gain: Tensor, root: Tensor, c: Tensor, e: Tensor, eps: float, relu: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         run = passes(a, u, width=u.shape[-1])
-        b, v, t, size, minus, plus = centroid(run, a, u)
+        largest, near = farthest(a, u)
+        t = torch.relu(largest - LARGEST)
+        b, v, facts = between(run).centroid(a, u, largest, t, near)
         s = gather(run.distance_sum(a, u, b, v) / len(a)).mean()
         f = gain / (root * s + eps)
         radius, direction = run.normalised(a, u, b, v, f, c, e, relu)
-        ctx.save_for_backward(a, u, b, v, f, c, e, gain, root, s, t, size, minus, plus)
+        ctx.save_for_backward(a, u, b, v, f, c, e, gain, root, s, t, facts)
         ctx.eps, ctx.relu = eps, relu
         ctx.mark_non_differentiable(b, v, s)
         return radius, direction, b, v, s
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_radius: Tensor, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        a, u, b, v, f, c, e, gain, root, s, t, size, minus, plus = ctx.saved_tensors
-        run, n = passes(a, u, width=u.shape[-1]), u.shape[-1]
+    def backward(ctx: Any, grad_radius: Tensor, grad: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+        a, u, b, v, f, c, e, gain, root, s, t, facts = ctx.saved_tensors
+        run = passes(a, u, width=u.shape[-1])
         to_a, to_u, sums = run.normalised_backward(a, u, b, v, f, c, e, grad_radius, grad, ctx.relu)
-        to_b, to_f, to_c, to_v, to_e = split(sums, n)
-        fall = -to_f * f / (root * s + ctx.eps)
-        weight = 1 / (len(a) * count())  # of a point in the statistics of all processes
-        to_distance = weight * added(fall * root)
-        to_mean = torch.cat([to_b.reshape(1), to_v]) + to_distance * run.distance_slopes(a, u, b, v)
-        to_mean = weight * added(to_mean)
-        g = to_mean[1:] - (to_mean[1:] * v).sum() * v
-        g = torch.where(size > 0, g / torch.where(size > 0, size, torch.ones_like(size)), torch.zeros_like(g))
-        scalars = torch.stack([to_distance, to_mean[0], t, plus, minus])
+        slopes = run.distance_slopes(a, u, b, v)
+        scalars, g, tail = between(run).shared_backward(sums, slopes, v, f, gain, root, s, t, facts, ctx.eps, len(a))
         to_a, to_u = run.statistics_backward(a, u, b, v, scalars, g, to_a, to_u)
-        return to_a, to_u, to_f * f / gain, fall * s, to_c, to_e, None, None
+        _, _, to_c, _, to_e = split(sums, u.shape[-1])
+        return to_a, to_u, tail[0], tail[1], to_c, to_e, None, None
+
+
+def between(run: ModuleType) -> ModuleType:
+    """Where the steps between the passes come from: plain PyTorch too where processes must talk to each other."""
+    return run if count() == 1 else steps
 
 
 def split(sums: Tensor, n: int) -> tuple[Tensor, ...]:
     """b, f, c, v and e of a vector [3 + 2n]."""
     return sums[0], sums[1], sums[2], sums[3 : 3 + n], sums[3 + n :]
-
-
-def centroid(run: ModuleType, a: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-    """Centroid (b, v) of the points of all processes; t, and after division by e^t |V|, ln(T - |V|), ln(T + |V|).
-
-    One pass: with offsets o = u - c from the direction c of the farthest point, M2 = sum m |o|^2 - |sum m o|^2/P. That
-    difference is taken in float64, of terms formed in float64, and equal directions give 0 exactly.
-    """
-    largest, c = farthest(a, u)
-    t = torch.relu(largest - LARGEST)
-    means = gather(run.centroid_sums(a, u, largest, t, c).unsqueeze(0)).mean(0)
-    mass, square, rest, moment = means[0], means[1], means[2], means[3:]
-    offset = moment / torch.where(mass > 0, mass, torch.ones_like(mass))
-    spread = (square - mass * offset.square().sum()).clamp_min(0.0)
-    length, v = norm_and_direction(wide(c) + offset)
-    size = mass * length
-    minus, plus = centroid_logs(size, spread / (1 + length), torch.log(rest) - wide(largest) - wide(t))
-    b = radius_of_logs(size, minus, plus)
-    return tuple(x.to(a.dtype) for x in (b, v, t, size, minus, plus))
 
 
 def farthest(a: Tensor, u: Tensor) -> Point:
@@ -141,3 +121,9 @@ def batch_norm(
     """
     radius, direction, b, v, s = _BatchNorm.apply(*rows(a, u), gain, root, *bias, eps, relu)
     return (radius.view(a.shape), direction.view(u.shape)), (b, v), s
+
+
+def remember(old: Tensor, spread: Tensor, mean: Point, s: Tensor, *, root: Tensor, momentum: float) -> Point:
+    """New running mean r u [n] and spread from the old ones and what `batch_norm` returned."""
+    run = passes(old, mean[1], width=len(old))
+    return run.remember(old, spread, *mean, s, root, momentum)

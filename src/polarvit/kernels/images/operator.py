@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.images import triton_finish, triton_norm
+from polarvit.kernels.images import triton_finish, triton_norm, triton_small
 from polarvit.kernels.sums import row_length, sum_rows
 
 NUMBERS, WARPS, PROGRAMS = 1024, 4, 1024
@@ -40,8 +40,22 @@ def pad_of(u: Tensor) -> int:
     return triton.next_power_of_2(u.shape[1])
 
 
-@torch.library.custom_op("polarvit::image_centroid_sums", mutates_args=())
-def centroid_sums(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> Tensor:
+@torch.library.custom_op("polarvit::image_centroid", mutates_args=())
+def centroid(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The centroid (b, v) of one process, and |V|, ln(T - |V|), ln(T + |V|) after division by e^t."""
+    width = u.shape[1]
+    b, v, facts = (new_output(shape, u) for shape in ((), (width,), (3,)))
+    means = _centroid_sums(a, u, largest, t, c)
+    triton_small.centroid_kernel[(1,)](means, largest, t, c, b, v, facts, WIDTH=width, PAD=pad_of(u), num_warps=1)
+    return b, v, facts
+
+
+@centroid.register_fake
+def _(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return new_output((), u), new_output((u.shape[1],), u), new_output((3,), u)
+
+
+def _centroid_sums(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> Tensor:
     (rows, width), pad = u.shape, pad_of(u)
     deal = grid(rows, pad, PROGRAMS)
     partials = new_output((deal.programs, width + 3), u, torch.float64)
@@ -52,9 +66,63 @@ def centroid_sums(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -
     return partials.sum(0) / rows
 
 
-@centroid_sums.register_fake
-def _(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> Tensor:
-    return new_output((u.shape[1] + 3,), u, torch.float64)
+@torch.library.custom_op("polarvit::image_remember", mutates_args=())
+def remember(
+    old: Tensor, spread: Tensor, b: Tensor, v: Tensor, s: Tensor, root: Tensor, momentum: float
+) -> tuple[Tensor, Tensor]:
+    new_mean, new_spread = new_output((len(old),), old), new_output((), old)
+    triton_small.remember_kernel[(1,)](
+        old, spread, b, v, s, root, new_mean, new_spread, momentum,
+        WIDTH=len(old), PAD=triton.next_power_of_2(len(old)), num_warps=1,
+    )  # fmt: skip
+    return new_mean, new_spread
+
+
+@remember.register_fake
+def _(
+    old: Tensor, spread: Tensor, b: Tensor, v: Tensor, s: Tensor, root: Tensor, momentum: float
+) -> tuple[Tensor, Tensor]:
+    return new_output((old.shape[0],), old), new_output((), old)
+
+
+@torch.library.custom_op("polarvit::image_shared_backward", mutates_args=())
+def shared_backward(
+    sums: Tensor,
+    slopes: Tensor,
+    v: Tensor,
+    f: Tensor,
+    gain: Tensor,
+    root: Tensor,
+    s: Tensor,
+    t: Tensor,
+    facts: Tensor,
+    eps: float,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    width = len(v)
+    scalars, g, tail = (new_output(shape, v) for shape in ((5,), (width,), (2,)))
+    triton_small.shared_backward_kernel[(1,)](
+        sums, slopes, v, f, gain, root, s, t, facts, scalars, g, tail, eps, 1 / rows,
+        WIDTH=width, PAD=triton.next_power_of_2(width), num_warps=1,
+    )  # fmt: skip
+    return scalars, g, tail
+
+
+@shared_backward.register_fake
+def _(
+    sums: Tensor,
+    slopes: Tensor,
+    v: Tensor,
+    f: Tensor,
+    gain: Tensor,
+    root: Tensor,
+    s: Tensor,
+    t: Tensor,
+    facts: Tensor,
+    eps: float,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return new_output((5,), v), new_output((v.shape[0],), v), new_output((2,), v)
 
 
 @torch.library.custom_op("polarvit::image_distance_sum", mutates_args=())

@@ -8,11 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polarvit.geometry.directions import norm_of, wide
+from polarvit.geometry.directions import norm_and_direction, norm_of, wide
 from polarvit.geometry.scaled import ch, exp_capped, scaled_asinh_slope, scaled_asinh_value, sh
 from polarvit.kernels.images.centre import centre, polar
-from polarvit.kernels.images.scale import scaled_sinh
+from polarvit.kernels.images.scale import LARGEST, scaled_sinh
 from polarvit.kernels.images.shift import shift
+from polarvit.kernels.images.sums import Sums, centroid_logs, merged, radius_of_logs
+from polarvit.kernels.images.sync import added, count, gather
 
 
 def centroid_sums(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> Tensor:
@@ -22,6 +24,61 @@ def centroid_sums(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -
     rest = torch.exp(wide(largest) - wide(a))
     means = [mass.mean(), (weighted * offset).sum(-1).mean(), rest.mean()]
     return torch.cat([torch.stack(means), weighted.mean(0)])
+
+
+def centroid(a: Tensor, u: Tensor, largest: Tensor, t: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Centroid (b, v) of the points of all processes, and |V|, ln(T - |V|), ln(T + |V|) after division by e^t, [3].
+
+    One pass: with offsets o = u - c from the direction c of the farthest point, M2 = sum m |o|^2 - |sum m o|^2/P. That
+    difference is taken in float64, of terms formed in float64, and equal directions give 0 exactly.
+    """
+    means = gather(centroid_sums(a, u, largest, t, c).unsqueeze(0)).mean(0)
+    mass, square, rest, moment = means[0], means[1], means[2], means[3:]
+    offset = moment / torch.where(mass > 0, mass, torch.ones_like(mass))
+    spread = (square - mass * offset.square().sum()).clamp_min(0.0)
+    length, v = norm_and_direction(wide(c) + offset)
+    size = mass * length
+    minus, plus = centroid_logs(size, spread / (1 + length), torch.log(rest) - wide(largest) - wide(t))
+    b = radius_of_logs(size, minus, plus)
+    return b.to(a.dtype), v.to(a.dtype), torch.stack([size, minus, plus]).to(a.dtype)
+
+
+def remember(
+    old: Tensor, spread: Tensor, b: Tensor, v: Tensor, s: Tensor, root: Tensor, momentum: float
+) -> tuple[Tensor, Tensor]:
+    """Running statistics with a batch let in: the mean r u [n] by a weighted centroid, the spread by an average."""
+    norm, direction = norm_and_direction(old)
+    points = (norm / root, direction), (b, v)
+    t = torch.relu(torch.maximum(points[0][0], b) - LARGEST)
+    one, two = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in points)
+    a, u = merged(one, two, momentum).point(t)
+    return root * a * u, torch.lerp(spread, root * s, momentum)
+
+
+def shared_backward(
+    sums: Tensor,
+    slopes: Tensor,
+    v: Tensor,
+    f: Tensor,
+    gain: Tensor,
+    root: Tensor,
+    s: Tensor,
+    t: Tensor,
+    facts: Tensor,
+    eps: float,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the sums of the first backward pass to `scalars` and g of the last, and the gradients of gain and root."""
+    size, minus, plus = facts.unbind()
+    fall = -sums[1] * f / (root * s + eps)
+    weight = 1 / (rows * count())  # of a point in the statistics of all processes
+    to_distance = weight * added(fall * root)
+    to_mean = torch.cat([sums[:1], sums[3 : 3 + len(v)]]) + to_distance * slopes
+    to_mean = weight * added(to_mean)
+    g = to_mean[1:] - (to_mean[1:] * v).sum() * v
+    g = torch.where(size > 0, g / torch.where(size > 0, size, torch.ones_like(size)), torch.zeros_like(g))
+    scalars = torch.stack([to_distance, to_mean[0], t, plus, minus])
+    return scalars, g, torch.stack([sums[1] * f / gain, fall * s])
 
 
 def distance_sum(a: Tensor, u: Tensor, b: Tensor, v: Tensor) -> Tensor:

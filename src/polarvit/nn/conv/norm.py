@@ -9,9 +9,7 @@ from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint, from_tangent0
 from polarvit.geometry.scaled import rescale, restore, sqrt_k
-from polarvit.kernels.images import batch_norm, normalise
-from polarvit.kernels.images.scale import LARGEST, scaled_sinh
-from polarvit.kernels.images.sums import Sums, merged
+from polarvit.kernels.images import batch_norm, normalise, remember
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, Role
 
@@ -57,24 +55,23 @@ class PolarBatchNorm2d(nn.Module):
             )
         a, u, relu = rescale(x.radius, k), x.direction, self.activation == "relu"
         gain, bias = torch.exp(full(self.log_gain)), rescaled(self.bias, k)
-        running = rescaled(self.running_mean, k)
         if self.training:
             value = sqrt_k(k, a)
             root = value if isinstance(value, Tensor) else a.new_full((), value)
             (a, u), mean, distance = batch_norm(a, u, gain, bias, root=root, eps=self.eps, relu=relu)
-            self.remember(running, mean, restore(distance, k), k=k)
+            self.remember(mean, distance, root)
         else:
+            running = rescaled(self.running_mean, k)
             a, u = normalise(a, u, running, gain / (full(self.running_spread) + self.eps), bias, relu=relu)
         return PolarPoint(restore(a, k), u)
 
     @torch.no_grad()
-    def remember(self, old: Point, new: Point, spread: Tensor, *, k: float | Tensor) -> None:
+    def remember(self, mean: Point, distance: Tensor, root: Tensor) -> None:
         """Let the batch into the running statistics."""
-        t = torch.relu(torch.maximum(old[0], new[0]) - LARGEST)
-        one, two = (Sums(scaled_sinh(a, t), u, torch.zeros_like(a), -a) for a, u in (old, new))
-        a, u = merged(one, two, self.momentum).point(t)
-        self.running_mean.copy_(restore(a, k) * u)
-        self.running_spread.lerp_(spread.to(self.running_spread.dtype), self.momentum)
+        old = full(self.running_mean), full(self.running_spread)
+        new = remember(*old, mean, distance, root=root, momentum=self.momentum)
+        self.running_mean.copy_(new[0])
+        self.running_spread.copy_(new[1])
 
     def extra_repr(self) -> str:
         return f"{self.dim}, eps={self.eps}, momentum={self.momentum}, activation={self.activation}"
