@@ -7,6 +7,7 @@ ARITHMETIC = (
         "expressivity",
         "iterations until a single layer reaches a target at distance 1 to 18",
         "Figure 1 (fig:exp-test)",
+        "polarvit.experiments.expressivity",
         rows=(
             Row("polar_unclipped", "Polar-FC, not clipped", "every target in both precisions, 70 to 650 iterations"),
             Row("polar_clipped", "Polar-FC, gradient clipped at 1", "every target in both, 1,100 to 6,000 iterations"),
