@@ -32,6 +32,7 @@ FALSE = 2 * ARRIVED
 def run(settings: Settings) -> list[str]:
     """Run every layer, print, write; return the claims of ours that did not hold."""
     out, began, used = console(), time.perf_counter(), time.process_time()
+    origin = provenance(seed=settings.seed, quick=settings.quick)
     targets, limit = ([2.0, 4.0], 500) if settings.quick else (TARGETS, LIMIT)
     seeds = list(range(settings.seed, settings.seed + (1 if settings.quick else SEEDS)))
     races = []
@@ -46,7 +47,7 @@ def run(settings: Settings) -> list[str]:
     result = {
         "experiment": "expressivity",
         "command": "polarvit reproduce expressivity",
-        "provenance": provenance(seed=settings.seed, quick=settings.quick),
+        "provenance": origin,
         "protocol": {
             "dimension": DIM,
             "input_distance": START,

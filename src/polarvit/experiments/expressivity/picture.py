@@ -9,11 +9,13 @@ from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, PURPLE, VERMIL
 
 COLOURS = {"polar": BLUE, "fgg": GREEN, "chen": VERMILION, "poincare": PURPLE}
 LABELS = {
-    ("polar", "unclipped"): (9.0, 215, "Polar-FC", "center", "top"),
-    ("fgg", "unclipped"): (3.4, 1900, "FGG-LNN", "left", "bottom"),
-    ("chen", "clipped"): (4.1, 290, "Chen et al.", "left", "center"),
+    ("polar", "unclipped"): (9.0, 225, "Polar-FC", "center", "top"),
+    ("fgg", "unclipped"): (9.2, 500, "FGG-LNN", "left", "bottom"),
+    ("chen", "unclipped"): (3.1, 12, "Chen et al.", "left", "center"),
     ("poincare", "unclipped"): (12.0, 27, "Poincaré, curvature \N{MINUS SIGN}0.01", "center", "top"),
 }
+CROSSES = {"fgg": 12}
+"""Larger crosses for a layer whose others would hide it at the limit."""
 
 
 def draw(path: Path, races: list[dict[str, Any]], targets: list[float], limit: int) -> None:
@@ -50,7 +52,7 @@ def draw_race(axes: Any, row: dict[str, Any], targets: list[float], limit: int) 
     )
     missed = [target for target, counts in zip(targets, row["iterations"], strict=True) if None in counts]
     at = [mean for mean, counts in zip(row["mean"], row["iterations"], strict=True) if None in counts]
-    axes.plot(missed, at, "x", color=colour, markersize=7, markeredgewidth=2)
+    axes.plot(missed, at, "x", color=colour, markersize=CROSSES.get(row["layer"], 7), markeredgewidth=2)
     if (row["layer"], row["clipping"]) in LABELS:
         x, y, text, side, height = LABELS[row["layer"], row["clipping"]]
-        label(axes, x, y, text, colour, ha=side, va=height)
+        label(axes, x, y, text, colour, ha=side, va=height, zorder=5)
