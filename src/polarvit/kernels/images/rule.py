@@ -54,7 +54,7 @@ class _Finish(torch.autograd.Function):
 
 def spread(t: Tensor, square: Tensor) -> Tensor:
     """t of every row."""
-    return t.repeat_interleave(len(square) // len(t), output_size=len(square))
+    return t.unsqueeze(-1).expand_as(square.view(t.shape[0], -1)).reshape(-1)
 
 
 def joined(square: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,7 +101,7 @@ def backward(
     some = square > 0
     size = torch.sqrt(torch.where(some, square, torch.ones_like(square)))
     to_square = 0.5 * (to_c + torch.where(some, slope * to_l / size, torch.zeros_like(size))) / c
-    blank = u.new_zeros(len(u), stride - len(w) - 1)
+    blank = u.new_zeros(u.shape[0], stride - len(w) - 1)
     to_y = torch.cat([to_h, (to_l / c).unsqueeze(-1), blank], -1)
     scalars = torch.stack([(to_l * (torch.log(norm) + t)).sum(), (to_l * a).sum(), to_l.sum()])
     return to_y, to_square, torch.cat([(to_h * c.unsqueeze(-1)).sum(0), scalars])
