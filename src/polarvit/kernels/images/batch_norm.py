@@ -76,7 +76,8 @@ class _BatchNorm(torch.autograd.Function):
         run = passes(a, u, width=u.shape[-1])
         to_a, to_u, sums = run.normalised_backward(a, u, b, v, f, c, e, grad_radius, grad, ctx.relu)
         slopes = run.distance_slopes(a, u, b, v)
-        scalars, g, tail = between(run).shared_backward(sums, slopes, v, f, gain, root, s, t, facts, ctx.eps, a.shape[0])
+        given = (sums, slopes, v, f, gain, root, s, t, facts)
+        scalars, g, tail = between(run).shared_backward(*given, ctx.eps, a.shape[0])
         to_a, to_u = run.statistics_backward(a, u, b, v, scalars, g, to_a, to_u)
         _, _, to_c, _, to_e = split(sums, u.shape[-1])
         return to_a, to_u, tail[0], tail[1], to_c, to_e, None, None
