@@ -135,7 +135,7 @@ def test_sizes_of_the_hyperbolic_nets() -> None:
 @pytest.mark.parametrize("radius", [6.0, 12.0])
 def test_the_polar_net_trains_from_far_out(images, radius) -> None:
     """Every convolution is made to put its points at this radius, and no gradient turns to NaN."""
-    model = narrow("unet_polar")
+    model = narrow("unet_polar", levels=1)
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, PolarConv2d) and module is not model.head:
@@ -149,14 +149,14 @@ def test_the_polar_net_trains_from_far_out(images, radius) -> None:
     masks = (images.mean(1) > 0.5).long()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
-    for _ in range(15):
+    for _ in range(8):
         loss = F.cross_entropy(model(images), masks)
         optimizer.zero_grad()
         loss.backward()
         assert all(torch.isfinite(p.grad).all() for p in model.parameters())
         optimizer.step()
         losses.append(loss.item())
-    assert max(far[:8]) > radius
+    assert max(far[:6]) > radius
     assert losses[-1] < losses[0]
     for hook in hooks:
         hook.remove()
@@ -164,11 +164,11 @@ def test_the_polar_net_trains_from_far_out(images, radius) -> None:
 
 def test_the_optimizer_knows_every_parameter(images) -> None:
     for name in UNETS:
-        model = narrow(name)
+        model = narrow(name, levels=1)
         optimizer = RiemannianAdamW(param_groups(model, 1e-2, 0.05))
         masks = (images.mean(1) > 0.5).long()
         losses = []
-        for _ in range(6):
+        for _ in range(4):
             loss = F.cross_entropy(model(images), masks)
             optimizer.zero_grad()
             loss.backward()
