@@ -64,21 +64,22 @@ def unit(x):
 
 
 def draw(case, device, seed=0):
-    """a, u, b, v, drawn in float64 and rounded, and one size for each sample."""
+    """a, u, b, v, drawn in float64 and rounded, the size of the steps and a factor for each sample."""
     generator = torch.Generator().manual_seed(seed)
     shape = (case.B, case.N)
     u, v = (unit(torch.randn(*shape, case.D, generator=generator, dtype=torch.float64)) for _ in range(2))
     if case.angle:
         v = unit(math.copysign(1.0, case.angle) * u + case.angle * v)
     a, b = (case.r * (0.5 + 0.5 * torch.rand(shape, generator=generator, dtype=torch.float64)) for _ in range(2))
-    size = case.size * (0.5 + torch.rand(case.B, 1, generator=generator, dtype=torch.float64))
-    return [x.float().to(device) for x in (a, u, b, v, size)]
+    kept = 0.5 + torch.rand(case.B, 1, generator=generator, dtype=torch.float64)
+    return [x.float().to(device) for x in (a, u, b, v, torch.tensor(case.size), kept)]
 
 
 def run(tensors, implementation, dtype):
     """Output and gradients of a fixed random functional of it."""
-    leaves = [x.detach().to(dtype).requires_grad_() for x in tensors]
-    out = boost_residual(*leaves, implementation=implementation)
+    leaves = [x.detach().to(dtype).requires_grad_() for x in tensors[:5]]
+    kept = tensors[5].to(dtype) if len(tensors) > 5 else None
+    out = boost_residual(*leaves, kept, implementation=implementation)
     generator = torch.Generator().manual_seed(1)
     loss = sum((x * torch.randn(x.shape, generator=generator).to(x)).sum() for x in out)
     return [x.detach() for x in out], torch.autograd.grad(loss, leaves)
@@ -99,7 +100,7 @@ def compare(case, device):
     assert error.max() <= 4, f"seed 0: output {error.max():.2f} of the resolution limit"
     assert ((out[1].double().norm(dim=-1) - 1).abs() <= 4 * EPS).all()
     allowed = 1e-5 if case.r <= 1 else 1e-3
-    for name, x, ours, theirs in zip(NAMES, tensors, gradients, exact_gradients, strict=True):
+    for name, x, ours, theirs in zip(NAMES, tensors[:5], gradients, exact_gradients, strict=True):
         assert ours.isfinite().all(), name
         if name in "uv":
             assert (ours * x).sum(-1).abs().max() <= 1e-5 * ours.abs().max(), f"{name}: not perpendicular"
@@ -122,28 +123,27 @@ def test_outputs_and_gradients_match_at_full_size(case, device):
 def test_samples_split_over_programs_give_the_same(device, monkeypatch):
     tensors = draw(Case(2, 33, 20, 1), device)
     whole = boost_residual(*tensors, implementation="triton")
-    monkeypatch.setattr(operator, "forward_launch", lambda count, width: operator.Launch(8, 4, 3))
+    monkeypatch.setattr(operator, "forward_launch", lambda count, width: operator.Launch(32, 8, 4, 3))
     parts = boost_residual(*tensors, implementation="triton")
     for x, y in zip(whole, parts, strict=True):
         torch.testing.assert_close(x, y, rtol=2 * EPS, atol=4 * EPS)
 
 
-def test_one_size_for_all_samples_gets_the_sum_of_their_gradients(device):
+def test_without_a_factor_for_each_sample_all_steps_are_taken_alike(device):
     *tensors, _ = draw(Case(3, 7, 8, 1), device)
-    size = torch.tensor(0.4, device=device)
-    out, gradients = run([*tensors, size], "triton", torch.float32)
-    exact, exact_gradients = run([*tensors, size], "reference", torch.float64)
+    out, gradients = run(tensors, "triton", torch.float32)
+    exact, exact_gradients = run(tensors, "reference", torch.float64)
     torch.testing.assert_close(out[0], exact[0].float())
     torch.testing.assert_close(gradients[4], exact_gradients[4].float())
 
 
 def test_a_step_longer_than_the_radius_passes_through_the_origin(device):
-    a, u, b, v, size = draw(Case(1, 7, 8, 1), device)
+    a, u, b, v, size, kept = draw(Case(1, 7, 8, 1), device)
     b = b * 20
-    out, _ = run([a, u, b, v, size], "triton", torch.float32)
-    exact, _ = run([a, u, b, v, size], "reference", torch.float64)
+    out, _ = run([a, u, b, v, size, kept], "triton", torch.float32)
+    exact, _ = run([a, u, b, v, size, kept], "reference", torch.float64)
     along = b * (u * v).sum(-1)
-    assert ((a + size * (along - along.mean(-1, keepdim=True))) < 0).any()
+    assert ((a + size * kept * (along - along.mean(-1, keepdim=True))) < 0).any()
     assert (out[0] >= 0).all()
     torch.testing.assert_close(out[1], exact[1].float(), rtol=0, atol=1e-6)
 
@@ -162,14 +162,14 @@ def test_origin_and_huge_radii_stay_finite_and_right(a, b, device):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_step_along_the_direction_or_against_it_does_not_turn(sign, device):
-    a, u, b, _, size = draw(Case(1, 7, 8, 1, 0.01), device)
+    a, u, b, _, size, _ = draw(Case(1, 7, 8, 1, 0.01), device)
     out, gradients = run([a, u, b, sign * u, size], "triton", torch.float32)
     torch.testing.assert_close(out[1], u, rtol=0, atol=4 * EPS)
     assert all(g.isfinite().all() for g in gradients)
 
 
 def test_a_token_at_the_origin_without_a_step_is_finite(device):
-    a, u, b, v, size = draw(Case(1, 7, 8, 1), device)
+    a, u, b, v, size, _ = draw(Case(1, 7, 8, 1), device)
     out, gradients = run([0 * a, u, 0 * b, v, size], "triton", torch.float32)
     assert (out[0] == 0).all()
     assert (out[1][..., 0] == 1).all()
@@ -177,14 +177,14 @@ def test_a_token_at_the_origin_without_a_step_is_finite(device):
 
 
 def test_the_operator_traces_and_differentiates_as_registered(device):
-    arguments = tuple(x.requires_grad_() for x in draw(Case(2, 7, 8, 1), device))
-    arguments = (*arguments[:4], arguments[4].detach()[:, 0].contiguous().requires_grad_())
+    *leaves, kept = draw(Case(2, 7, 8, 1), device)
+    arguments = (*(x.requires_grad_() for x in leaves), kept[:, 0].contiguous())
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operator.residual_forward, arguments, test_utils=tests)
 
 
 def test_a_compiled_model_has_no_graph_break_and_the_same_gradients(device):
-    leaves = [x.requires_grad_() for x in draw(Case(2, 7, 8, 1), device)]
+    leaves = [x.requires_grad_() for x in draw(Case(2, 7, 8, 1), device)[:5]]
 
     def loss(*xs):
         radius, direction = boost_residual(*xs, implementation="triton")
@@ -204,7 +204,7 @@ def test_an_unknown_implementation_is_named():
 
 @pytest.mark.gpu
 def test_a_step_replays_in_a_cuda_graph(device):
-    leaves = [x.requires_grad_() for x in draw(Case(4, 33, 192, 1), device)]
+    leaves = [x.requires_grad_() for x in draw(Case(4, 33, 192, 1), device)[:5]]
 
     def step():
         radius, direction = boost_residual(*leaves)

@@ -37,8 +37,16 @@ def per_row(x):
 
 @triton.jit
 def piece_places(rows, columns, STRIDE: tl.constexpr, LANES: tl.constexpr):
-    """Offsets of a tile. Rows are called contiguous: the compiler lays out the most contiguous dimension first."""
-    return tl.max_contiguous(per_row(rows) * STRIDE + columns[None, :, :], (2, 1, LANES))
+    """Offsets of a tile, in rows STRIDE apart; with STRIDE 0 all are the same row.
+
+    Rows are called contiguous: the compiler lays out the most contiguous dimension first. In the second case the term
+    of the rows is 0, but in a form that the compiler does not drop before it has read this.
+    """
+    if STRIDE == 0:
+        start = per_row(rows // 65536) * 16
+    else:
+        start = per_row(rows) * STRIDE
+    return tl.max_contiguous(start + columns[None, :, :], (2, 1, LANES))
 
 
 @triton.jit
@@ -57,6 +65,19 @@ def load_piece(
     """A tile of a matrix whose rows are STRIDE apart; zeros outside."""
     places = piece_places(rows, columns, STRIDE, LANES)
     return tl.load(pointer + places, mask=piece_mask(valid, columns, WIDTH, EXACT), other=0.0)
+
+
+@triton.jit
+def load_rows(
+    pointer, rows, valid, WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr
+):
+    """All pieces of some rows of length WIDTH."""
+    EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
+    tiles = ()
+    for i in tl.static_range(PIECES):
+        columns = piece_columns(i, LANES, HEIGHT)
+        tiles = tiles + (load_piece(pointer, rows, valid, columns, WIDTH, WIDTH, LANES, EXACT),)
+    return tiles
 
 
 @triton.jit

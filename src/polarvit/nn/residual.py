@@ -58,10 +58,11 @@ class BoostResidual(Residual):
 
     @in_full_precision
     def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
-        alpha, kept = full(self.alpha), self.kept(x)
-        size = alpha * kept if isinstance(kept, Tensor) else alpha
+        kept = self.kept(x)
         a, b = rescale(x.radius, k), rescale(step.radius, k)
-        radius, direction = boost_residual(a, x.direction, b, step.direction, size)
+        radius, direction = boost_residual(
+            a, x.direction, b, step.direction, full(self.alpha), kept if isinstance(kept, Tensor) else None
+        )
         return PolarPoint(restore(radius, k), direction)
 
 

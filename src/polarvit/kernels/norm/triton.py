@@ -18,7 +18,16 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_sinh
 from polarvit.kernels.norm.rows import ORIGIN, centroid_radius, frame, landed
-from polarvit.kernels.pieces import fold, load_piece, per_row, piece_columns, store_piece, sum_columns, sum_two
+from polarvit.kernels.pieces import (
+    fold,
+    load_piece,
+    load_rows,
+    per_row,
+    piece_columns,
+    store_piece,
+    sum_columns,
+    sum_two,
+)
 
 
 @triton.jit
@@ -104,20 +113,6 @@ def centred_rows(mean_radius, radius, valid, chord, overlap, gain, eps, N):
 
 
 @triton.jit
-def hold_rows(
-    pointer, rows, valid,
-    WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """All pieces of some rows where two cover the width, else none."""
-    held = ()
-    if LANES * HEIGHT * PIECES >= WIDTH:
-        for i in tl.static_range(PIECES):
-            columns = piece_columns(i, LANES, HEIGHT)
-            held = held + (load_piece(pointer, rows, valid, columns, WIDTH, WIDTH, LANES, EXACT),)
-    return held
-
-
-@triton.jit
 def take_rows(
     held, i: tl.constexpr, pointer, rows, valid, columns,
     WIDTH: tl.constexpr, LANES: tl.constexpr, HELD: tl.constexpr, EXACT: tl.constexpr,
@@ -158,7 +153,9 @@ def norm_forward_kernel(
     out += sample * N * WIDTH
     mean += sample * WIDTH
     radius = tl.load(a + rows, mask=valid, other=0.0)
-    xs = hold_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES, EXACT)
+    xs = ()
+    if HELD:
+        xs = load_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
     bias_norms = load_bias(bias, rows, WIDTH, LANES, HEIGHT, PIECES, EXACT)
     bias_inverses, bias_poles = inverse_length(bias_norms)
     strength = tl.load(gain)

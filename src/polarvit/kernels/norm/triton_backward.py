@@ -17,7 +17,6 @@ from polarvit.kernels.norm.rows import ORIGIN, capped, frame, held, landed, pull
 from polarvit.kernels.norm.triton import (
     axis_of,
     centred_rows,
-    hold_rows,
     inverse_length,
     load_axis,
     load_columns,
@@ -26,6 +25,7 @@ from polarvit.kernels.norm.triton import (
 from polarvit.kernels.pieces import (
     fold,
     load_piece,
+    load_rows,
     per_row,
     piece_columns,
     store_piece,
@@ -79,8 +79,10 @@ def norm_backward_kernel(
     partials += sample * COLUMNS
     radius = tl.load(a + sample * N + rows, mask=valid, other=0.0)
     by_radius = tl.load(grad_radius + sample * N + rows, mask=valid, other=0.0)
-    xs = hold_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES, EXACT)
-    gs = hold_rows(grad, rows, valid, WIDTH, LANES, HEIGHT, PIECES, EXACT)
+    xs, gs = (), ()
+    if HELD:
+        xs = load_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
+        gs = load_rows(grad, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
     token_stats += sample * 4 * N + rows * 4
     chord = tl.load(token_stats, mask=valid, other=0.0)
     overlap = tl.load(token_stats + 1, mask=valid, other=0.0)

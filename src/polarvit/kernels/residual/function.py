@@ -13,13 +13,20 @@ LARGEST_COUNT = 8192
 
 
 def boost_residual(
-    a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor, *, implementation: str = "auto"
+    a: Tensor,
+    u: Tensor,
+    b: Tensor,
+    v: Tensor,
+    size: Tensor,
+    kept: Tensor | None = None,
+    *,
+    implementation: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """Tokens (a, u) moved by steps (b, v): a radial boost centred over the tokens and a sideways one.
 
-    With b_par = b (v.u) and t = v - (v.u)u,
+    With b_par = b (v.u), t = v - (v.u)u and s = size kept,
 
-        a' = a + size (b_par - mean over tokens of b_par),   u' = direction of tanh(a) u + sinh(size b |t|) t/|t|,
+        a' = a + s (b_par - mean over tokens of b_par),   u' = direction of tanh(a) u + sinh(s b |t|) t/|t|,
 
     and (|a'|, -u') where a' < 0: such a token passes through the origin.
 
@@ -28,7 +35,8 @@ def boost_residual(
         u: unit directions [..., N, n].
         b: rescaled radii of the steps [..., N].
         v: unit directions of the steps [..., N, n].
-        size: factor of the steps, 0-dim or one for each sample [..., 1]; it receives a gradient.
+        size: factor of the steps, 0-dim; it receives a gradient.
+        kept: one more factor for each sample [..., 1], without a gradient (drop path).
         implementation: `triton`, the fused kernel (float32); `reference`, plain PyTorch, for every device and dtype;
             `auto`, the kernel where it runs.
 
@@ -38,20 +46,18 @@ def boost_residual(
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"boost_residual: implementation {implementation!r}, expected one of {IMPLEMENTATIONS}")
     fits = a.ndim > 1 and 0 < u.shape[-1] <= LARGEST_WIDTH and 0 < a.shape[-1] <= LARGEST_COUNT
-    per_sample = size.ndim == 0 or size.shape[-1] == 1
-    fused = implementation == "auto" and fits and per_sample and a.shape == b.shape and fused_runs(a, u, b, v, size)
+    fused = implementation == "auto" and fits and a.shape == b.shape and fused_runs(a, u, b, v, size)
     if implementation != "triton" and not fused:
-        return reference_boost_residual(a, u, b, v, size)
+        return reference_boost_residual(a, u, b, v, size, kept)
     from polarvit.kernels.residual.operator import residual_forward
 
     count, width = u.shape[-2:]
-    if size.ndim:
-        size = size.expand(*a.shape[:-1], 1).reshape(-1)
     radius, direction, _ = residual_forward(
         a.reshape(-1, count).contiguous(),
         u.reshape(-1, count, width).contiguous(),
         b.reshape(-1, count).contiguous(),
         v.reshape(-1, count, width).contiguous(),
-        size.contiguous(),
+        size,
+        None if kept is None else kept.expand(*a.shape[:-1], 1).reshape(-1).contiguous(),
     )
     return radius.view(a.shape), direction.view(u.shape)

@@ -16,8 +16,11 @@ def sinhc(square: Tensor, scale: Tensor) -> Tensor:
     return torch.where(square > 1e-2, large, series * torch.exp(-scale))
 
 
-def reference_boost_residual(a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+def reference_boost_residual(
+    a: Tensor, u: Tensor, b: Tensor, v: Tensor, size: Tensor, kept: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Radius [..., N] and direction [..., N, n] of (a, u) boosted by the step (b, v); shapes as `boost_residual`."""
+    size = size if kept is None else size * kept
     along = b * (u * v).sum(-1)
     radius = a + size * (along - along.mean(-1, keepdim=True))
     t = across(u, v)

@@ -1,22 +1,20 @@
-"""Forward kernel of the boost residual, and what a block of rows computes in both directions.
+"""Forward kernel of the boost residual, and what rows compute in both directions.
 
-A program takes one sample (or one of SPLIT parts of it): a first pass over all its tokens for the mean radial step, a
-second one that writes the results of its own blocks of rows. A row lies in one tile with all its coordinates.
+A program takes one sample, or one of SPLIT parts of it. Where the sample stays in registers (WHOLE) memory is read
+once; else a first pass over all its tokens finds the mean radial step, a second one writes the results of its own rows.
+
+With side = sign(u.v), gap = v - side u and chord = 1/2|gap|^2, the part of v across u is t = gap + side chord u: every
+vector here is a combination of u, gap and, in backward, the upstream gradient.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,assignment"
+# ruff: noqa: RUF005 - Triton adds tuples but does not unpack them
 
 import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_cosh, scaled_sinh
-
-ORIGIN = tl.constexpr(2.0**-60)
-
-
-@triton.jit
-def load_tile(pointer, rows, dims, inside, WIDTH: tl.constexpr):
-    return tl.load(pointer + rows[:, None] * WIDTH + dims[None, :], mask=inside, other=0.0)
+from polarvit.kernels.pieces import fold, load_piece, load_rows, per_row, piece_columns, store_piece
 
 
 @triton.jit
@@ -37,65 +35,108 @@ def sinhc(square):
 
 
 @triton.jit
-def tilted(a, u, b, v, factor):
-    """The vector of which u' is the direction, over its larger coefficient, and what the gradient needs of it."""
-    cosine = tl.sum(u * v, 1)
-    side = tl.where(cosine < 0.0, -1.0, 1.0)
-    gap = v - side[:, None] * u
-    chord = 0.5 * tl.sum(gap * gap, 1)
-    # The part of v across u, by differences: it is exact where v is close to u or to -u.
-    t = gap + (side * chord)[:, None] * u
-    t2 = chord * (2.0 - chord)
-    stride = factor * b
-    shrink, growth, slope = sinhc(stride * stride * t2)
-    along = scaled_sinh(a) / scaled_cosh(a) * shrink
-    sideways = stride * growth
-    biggest = tl.maximum(along, tl.abs(sideways))
-    scale = tl.where(biggest > 0.0, biggest, 1.0)
-    tilt = (along / scale)[:, None] * u + (sideways / scale)[:, None] * t
-    norm = tl.sqrt(tl.sum(tilt * tilt, 1))
-    return tilt, norm, scale, along, sideways, t, t2, gap, side, chord, stride, shrink, growth, slope
+def gaps_of(xs, ys, PIECES: tl.constexpr):
+    """v - side u by pieces, side and chord."""
+    folds = fold(xs[0] * ys[0])
+    for i in tl.static_range(1, PIECES):
+        folds += fold(xs[i] * ys[i])
+    side = tl.where(tl.sum(folds, 1) < 0.0, -1.0, 1.0)
+    gaps = (ys[0] - per_row(side) * xs[0],)
+    folds = fold(gaps[0] * gaps[0])
+    for i in tl.static_range(1, PIECES):
+        gap = ys[i] - per_row(side) * xs[i]
+        folds += fold(gap * gap)
+        gaps = gaps + (gap,)
+    return gaps, side, 0.5 * tl.sum(folds, 1)
 
 
 @triton.jit
-def forward_kernel(
-    a, u, b, v, size, out_radius, out, signed, N, SIZE_STEP,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,
+def boost(a, b, factor, chord):
+    """R and Q of R u + Q t, and what the gradient needs of them: |t|^2, factor b, e^-x, and sinhc with its slope."""
+    t2 = chord * (2.0 - chord)
+    stride = factor * b
+    shrink, growth, slope = sinhc(stride * stride * t2)
+    return scaled_sinh(a) / scaled_cosh(a) * shrink, stride * growth, t2, stride, shrink, growth, slope
+
+
+@triton.jit
+def turned(xs, gaps, along, sideways, side, chord, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr):
+    """Direction of R u + Q t by pieces: e_0 where that is 0. It is divided by its larger coefficient first."""
+    biggest = tl.maximum(along, tl.abs(sideways))
+    inverse = 1.0 / tl.where(biggest > 0.0, biggest, 1.0)
+    by_gap = sideways * inverse
+    by_x = along * inverse + by_gap * (side * chord)
+    tilts = (per_row(by_x) * xs[0] + per_row(by_gap) * gaps[0],)
+    folds = fold(tilts[0] * tilts[0])
+    for i in tl.static_range(1, PIECES):
+        tilt = per_row(by_x) * xs[i] + per_row(by_gap) * gaps[i]
+        folds += fold(tilt * tilt)
+        tilts = tilts + (tilt,)
+    norm = tl.sqrt(tl.sum(folds, 1))
+    zero = norm == 0.0
+    inverse = 1.0 / tl.where(zero, 1.0, norm)
+    first = per_row(zero) & (piece_columns(0, LANES, HEIGHT) == 0)[None, :, :]
+    units = (tl.where(first, 1.0, tilts[0] * per_row(inverse)),)
+    for i in tl.static_range(1, PIECES):
+        units = units + (tilts[i] * per_row(inverse),)
+    return units
+
+
+@triton.jit
+def step_factor(size, kept, sample, HAS_KEPT: tl.constexpr):
+    """What a sample's steps are multiplied by."""
+    factor = tl.load(size)
+    if HAS_KEPT:
+        factor *= tl.load(kept + sample)
+    return factor
+
+
+@triton.jit
+def residual_forward_kernel(
+    a, u, b, v, size, kept, out_radius, out, signed, N,
+    WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
+    ROWS: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr, HAS_KEPT: tl.constexpr,
 ):  # fmt: skip
+    EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
     sample = tl.program_id(0).to(tl.int64)
-    part = tl.program_id(1)
     a += sample * N
     b += sample * N
     u += sample * N * WIDTH
     v += sample * N * WIDTH
     out += sample * N * WIDTH
-    dims = tl.arange(0, PAD)
     lanes = tl.arange(0, ROWS)
-    in_width = (dims < WIDTH)[None, :]
-    factor = tl.load(size + sample * SIZE_STEP)
+    factor = step_factor(size, kept, sample, HAS_KEPT)
+    mean = 0.0
+    if not WHOLE:
+        sums = tl.zeros([ROWS, LANES], tl.float32)
+        for start in range(0, N, ROWS):
+            rows = start + lanes
+            valid = rows < N
+            step = tl.load(b + rows, mask=valid, other=0.0)
+            for i in tl.static_range(PIECES):
+                columns = piece_columns(i, LANES, HEIGHT)
+                x = load_piece(u, rows, valid, columns, WIDTH, WIDTH, LANES, EXACT)
+                y = load_piece(v, rows, valid, columns, WIDTH, WIDTH, LANES, EXACT)
+                sums += fold(per_row(step) * x * y)
+        mean = tl.sum(tl.sum(sums, 1), 0) / N
 
-    sums = tl.zeros([ROWS, PAD], tl.float32)
-    for start in range(0, N, ROWS):
-        rows = start + lanes
-        inside = (rows < N)[:, None] & in_width
-        step = tl.load(b + rows, mask=rows < N, other=0.0)
-        sums += step[:, None] * load_tile(u, rows, dims, inside, WIDTH) * load_tile(v, rows, dims, inside, WIDTH)
-    mean = tl.sum(tl.sum(sums, 1), 0) / N
-
-    for start in range(part * ROWS, N, SPLIT * ROWS):
+    for start in range(tl.program_id(1) * ROWS, N, SPLIT * ROWS):
         rows = start + lanes
         valid = rows < N
-        inside = valid[:, None] & in_width
         radius = tl.load(a + rows, mask=valid, other=0.0)
         step = tl.load(b + rows, mask=valid, other=0.0)
-        x = load_tile(u, rows, dims, inside, WIDTH)
-        y = load_tile(v, rows, dims, inside, WIDTH)
-        tilt, norm, _, _, _, _, _, _, side, chord, _, _, _, _ = tilted(radius, x, step, y, factor)
-        moved = radius + factor * (step * side * (1.0 - chord) - mean)
+        xs = load_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
+        ys = load_rows(v, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
+        gaps, side, chord = gaps_of(xs, ys, PIECES)
+        along, sideways, _, _, _, _, _ = boost(radius, step, factor, chord)
+        radial = step * side * (1.0 - chord)
+        if WHOLE:
+            mean = tl.sum(radial, 0) / N
+        moved = radius + factor * (radial - mean)
         sign = tl.where(moved < 0.0, -1.0, 1.0)
-        zero = norm == 0.0
-        tilt = tl.where(zero[:, None], tl.where(dims == 0, 1.0, 0.0)[None, :], tilt)
-        direction = tilt * (sign / tl.where(zero, 1.0, norm))[:, None]
-        tl.store(out + rows[:, None] * WIDTH + dims[None, :], direction, mask=inside)
+        units = turned(xs, gaps, along, sideways, side, chord, LANES, HEIGHT, PIECES)
+        for i in tl.static_range(PIECES):
+            columns = piece_columns(i, LANES, HEIGHT)
+            store_piece(out, rows, valid, columns, units[i] * per_row(sign), WIDTH, WIDTH, LANES, EXACT)
         tl.store(out_radius + sample * N + rows, tl.abs(moved), mask=valid)
         tl.store(signed + sample * N + rows, moved, mask=valid)
