@@ -89,9 +89,8 @@ def test_twenty_steps_drive_the_loss_down(images, name) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["unet", "unet_polar"])
-def test_it_exports_as_one_graph(images, name) -> None:
-    model = narrow(name, levels=1, img_size=8).eval()
+def test_it_exports_with_any_batch(images) -> None:
+    model = narrow("unet", levels=1, img_size=8).eval()
     images = images[:, :, :8, :8]
     torch.testing.assert_close(export_program(model).module()(images), model(images), rtol=1e-5, atol=1e-6)
 
