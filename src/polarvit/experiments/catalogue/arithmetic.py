@@ -16,7 +16,7 @@ ARITHMETIC = (
             Row("fgg_unclipped", "FGG-LNN, not clipped", "fails from radius 15 in float64, 14 in float32"),
             Row("fewest", "fewest iterations, not clipped", "Polar-FC beyond radius 3"),
         ),
-        cost="10 minutes on two CPU cores",
+        cost="6 minutes of one CPU core",
     ),
     Experiment(
         "precision",
