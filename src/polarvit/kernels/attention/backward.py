@@ -24,66 +24,19 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, cosh, scaled_sinh
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, HELD, RADIUS, SH, SHRUNK, SINH, UP
-from polarvit.kernels.attention.rows import distance_gradients, half_powers, remote
+from polarvit.kernels.attention.rows import CHUNK, distance_gradients, fetched, half_powers
 from polarvit.kernels.attention.tile_backward import HIGHEST, balanced
 
 HALF, GROWN, SHIFT = BETA, SH, SHRUNK  # the places of a row's own numbers: g/2, g/2 rho, and the exponent of T+|V|
 
 
-@triton.jit
-def walk_keys(
-    q, uhat, t, a, half, grown, shift, scale, packed, mask, M,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr, UNROLL: tl.constexpr, REMOTE: tl.constexpr,
-):  # fmt: skip
-    """Sums over the keys: of score gradients and A1 alone, times by_a, times D^2; and the pull on the direction."""
-    LONG: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
-    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
-    in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    up, down, sinh_a = half_powers(a)
-    cosh_a = cosh(tl.minimum(a, HELD))
-    half_pull = 0.5 * (half + grown)
-    score_sum = tl.zeros([BLOCK], tl.float32)
-    up_sum = tl.zeros([BLOCK], tl.float32)
-    radius_sum = tl.zeros([BLOCK], tl.float32)
-    radius_up = tl.zeros([BLOCK], tl.float32)
-    scale_sum = tl.zeros([BLOCK], tl.float32)
-    scale_up = tl.zeros([BLOCK], tl.float32)
-    total = tl.zeros([PAD, BLOCK], tl.float32)
-    for j in tl.range(0, M, loop_unroll_factor=UNROLL):
-        row = packed + j * LONG
-        v = tl.load(row + dims, mask=in_width, other=0.0)
-        w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-        row += WIDTH + VALUE_WIDTH
-        step = q - v[:, None]
-        distance2, by_chord, by_a = distance_gradients(
-            a, up, down, sinh_a, cosh_a,
-            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-            tl.sum(step * step, 0), REMOTE,
-        )  # fmt: skip
-        apart = w[:, None] - uhat
-        z = tl.sum(apart * (t - half_pull[None, :] * apart), 0)
-        weight = tl.exp2((scale * -LOG2E) * distance2 + (tl.load(row + BETA) - shift))
-        if HAS_MASK:
-            weight = tl.where(tl.load(mask + j) != 0, weight, 0.0)
-        by_score = weight * (half + tl.load(row + SH) * z - grown * tl.load(row + SHRUNK))
-        total += (by_score * by_chord)[None, :] * step
-        score_sum += by_score
-        up_sum += weight
-        radius_sum += by_score * by_a
-        radius_up += weight * by_a
-        scale_sum += by_score * distance2
-        scale_up += weight * distance2
-    return score_sum, up_sum, radius_sum, radius_up, scale_sum, scale_up, total
-
-
 @triton.jit(do_not_specialize=["ZERO"])
 def attention_query_kernel(
-    query_radius, query, key_radius, packed_keys, mask, scale_pointer, out, stats, grad_radius, grad,
+    query_radius, query, packed_keys, mask, scale_pointer, out, stats, grad_radius, grad,
     to_query_radius, to_query, to_scale, packed,
     HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr, UNROLL: tl.constexpr,
+    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
@@ -92,6 +45,8 @@ def attention_query_kernel(
     place = rows + ZERO
     dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
+    LONG_KEY: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
+    packed_keys += head * M * LONG_KEY
     scale = tl.load(scale_pointer + h)
 
     inside = in_width[:, None] & row_valid[None, :]
@@ -113,6 +68,7 @@ def attention_query_kernel(
     shift = base + tau
     t = turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat)
     up, down, sinh_a = half_powers(a)
+    cosh_a = cosh(tl.minimum(a, HELD))
     LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
     pack = packed + (head * N + rows) * LONG
     tl.store(pack[None, :] + dims[:, None], q, mask=inside)
@@ -127,17 +83,41 @@ def attention_query_kernel(
     tl.store(pack + GROWN, grown, mask=row_valid)
     tl.store(pack + SHIFT, shift, mask=row_valid)
 
-    packed_keys += head * M * (WIDTH + VALUE_WIDTH + ENTRIES)
-    if remote(a, key_radius + head * M, M):
-        score_sum, up_sum, radius_sum, radius_up, scale_sum, scale_up, total = walk_keys(
-            q, uhat, t, a, half, grown, shift, scale, packed_keys, mask + b * M, M,
-            WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, HAS_MASK, 1, True,
-        )  # fmt: skip
-    else:
-        score_sum, up_sum, radius_sum, radius_up, scale_sum, scale_up, total = walk_keys(
-            q, uhat, t, a, half, grown, shift, scale, packed_keys, mask + b * M, M,
-            WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, HAS_MASK, UNROLL, False,
-        )  # fmt: skip
+    half_pull = 0.5 * (half + grown)
+    highest = tl.max(a, 0)
+    score_sum = tl.zeros([BLOCK], tl.float32)
+    up_sum = tl.zeros([BLOCK], tl.float32)
+    radius_sum = tl.zeros([BLOCK], tl.float32)
+    radius_up = tl.zeros([BLOCK], tl.float32)
+    scale_sum = tl.zeros([BLOCK], tl.float32)
+    scale_up = tl.zeros([BLOCK], tl.float32)
+    total = tl.zeros([PAD, BLOCK], tl.float32)
+    for start in range(0, M, CHUNK):
+        up_sum += fetched(packed_keys + start * LONG_KEY, M - start, LONG_KEY)
+        for j in range(start, tl.minimum(start + CHUNK, M)):
+            row = packed_keys + j * LONG_KEY
+            v = tl.load(row + dims, mask=in_width, other=0.0)
+            w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
+            row += WIDTH + VALUE_WIDTH
+            step = q - v[:, None]
+            distance2, by_chord, by_a = distance_gradients(
+                a, up, down, sinh_a, cosh_a,
+                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+                tl.sum(step * step, 0), highest,
+            )  # fmt: skip
+            apart = w[:, None] - uhat
+            z = tl.sum(apart * (t - half_pull[None, :] * apart), 0)
+            weight = tl.exp2((scale * -LOG2E) * distance2 + (tl.load(row + BETA) - shift))
+            if HAS_MASK:
+                weight = tl.where(tl.load(mask + b * M + j) != 0, weight, 0.0)
+            by_score = weight * (half + tl.load(row + SH) * z - grown * tl.load(row + SHRUNK))
+            total += (by_score * by_chord)[None, :] * step
+            score_sum += by_score
+            up_sum += weight
+            radius_sum += by_score * by_a
+            radius_up += weight * by_a
+            scale_sum += by_score * distance2
+            scale_up += weight * distance2
     radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
     scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
     tl.store(to_query_radius + head * N + place, radius_total, mask=row_valid)
@@ -146,55 +126,13 @@ def attention_query_kernel(
     tl.store(to_scale + head * tl.num_programs(1) + tl.program_id(1), share)
 
 
-@triton.jit
-def walk_queries(
-    v, w, b, beta, sh, shrunk, scale, packed, N,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, UNROLL: tl.constexpr, REMOTE: tl.constexpr,
-):  # fmt: skip
-    """Sums over the queries: gradients of key radius, value radius, key and (before sh) value."""
-    LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
-    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
-    in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    up, down, sinh_b = half_powers(b)
-    cosh_b = cosh(tl.minimum(b, HELD))
-    key_sum = tl.zeros([BLOCK], tl.float32)
-    value_sum = tl.zeros([BLOCK], tl.float32)
-    to_v = tl.zeros([PAD, BLOCK], tl.float32)
-    to_w = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
-    for i in tl.range(0, N, loop_unroll_factor=UNROLL):
-        row = packed + i * LONG
-        q = tl.load(row + dims, mask=in_width, other=0.0)
-        uhat = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-        t = tl.load(row + WIDTH + VALUE_WIDTH + value_dims, mask=in_value, other=0.0)
-        row += WIDTH + 2 * VALUE_WIDTH
-        half, grown = tl.load(row + HALF), tl.load(row + GROWN)
-        step = v - q[:, None]
-        distance2, by_chord, by_b = distance_gradients(
-            b, up, down, sinh_b, cosh_b,
-            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-            tl.sum(step * step, 0), REMOTE,
-        )  # fmt: skip
-        apart = w - uhat[:, None]
-        pull = half + grown
-        z = tl.sum(apart * (t[:, None] - (0.5 * pull) * apart), 0)
-        weight = tl.exp2((scale * -LOG2E) * distance2 + (beta - tl.load(row + SHIFT)))
-        under = grown * shrunk
-        by_score = weight * (half + sh * z - under)
-        to_v += (by_score * by_chord)[None, :] * step
-        to_w += weight[None, :] * (t[:, None] - pull * apart)
-        key_sum += by_score * by_b
-        value_sum += weight * (half + (0.5 + 0.5 * shrunk) * z + under)
-    return key_sum, value_sum, to_v, to_w
-
-
 @triton.jit(do_not_specialize=["ZERO"])
 def attention_key_kernel(
-    query_radius, key_radius, key, value_radius, value, mask, scale_pointer, packed,
+    key_radius, key, value_radius, value, mask, scale_pointer, packed,
     to_key_radius, to_key, to_value_radius, to_value,
     HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr, UNROLL: tl.constexpr,
+    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0).to(tl.int64)
     batch, h = head // HEADS, head % HEADS
@@ -203,6 +141,8 @@ def attention_key_kernel(
     place = columns + ZERO
     dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
     in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
+    LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
+    packed += head * N * LONG
     scale = tl.load(scale_pointer + h)
 
     inside = in_width[:, None] & valid[None, :]
@@ -218,15 +158,38 @@ def attention_key_kernel(
     if HAS_MASK:
         attend = valid & (tl.load(mask + batch * M + place, mask=valid, other=0) != 0)
     beta = tl.where(attend, beta, float("-inf"))  # no weight at all
-    packed += head * N * (WIDTH + 2 * VALUE_WIDTH + ENTRIES)
-    if remote(b, query_radius + head * N, N):
-        key_sum, value_sum, to_v, to_w = walk_queries(
-            v, w, b, beta, sh, shrunk, scale, packed, N, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, 1, True
-        )
-    else:
-        key_sum, value_sum, to_v, to_w = walk_queries(
-            v, w, b, beta, sh, shrunk, scale, packed, N, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, UNROLL, False
-        )
+    up, down, sinh_b = half_powers(b)
+    cosh_b = cosh(tl.minimum(b, HELD))
+    highest = tl.max(b, 0)
+    key_sum = tl.zeros([BLOCK], tl.float32)
+    value_sum = tl.zeros([BLOCK], tl.float32)
+    to_v = tl.zeros([PAD, BLOCK], tl.float32)
+    to_w = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
+    for start in range(0, N, CHUNK):
+        value_sum += fetched(packed + start * LONG, N - start, LONG)
+        for i in range(start, tl.minimum(start + CHUNK, N)):
+            row = packed + i * LONG
+            q = tl.load(row + dims, mask=in_width, other=0.0)
+            uhat = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
+            t = tl.load(row + WIDTH + VALUE_WIDTH + value_dims, mask=in_value, other=0.0)
+            row += WIDTH + 2 * VALUE_WIDTH
+            half, grown = tl.load(row + HALF), tl.load(row + GROWN)
+            step = v - q[:, None]
+            distance2, by_chord, by_b = distance_gradients(
+                b, up, down, sinh_b, cosh_b,
+                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+                tl.sum(step * step, 0), highest,
+            )  # fmt: skip
+            apart = w - uhat[:, None]
+            pull = half + grown
+            z = tl.sum(apart * (t[:, None] - (0.5 * pull) * apart), 0)
+            weight = tl.exp2((scale * -LOG2E) * distance2 + (beta - tl.load(row + SHIFT)))
+            under = grown * shrunk
+            by_score = weight * (half + sh * z - under)
+            to_v += (by_score * by_chord)[None, :] * step
+            to_w += weight[None, :] * (t[:, None] - pull * apart)
+            key_sum += by_score * by_b
+            value_sum += weight * (half + (0.5 + 0.5 * shrunk) * z + under)
     to_w *= sh[None, :]
     to_w -= tl.sum(to_w * w, 0)[None, :] * w
     tl.store(to_key_radius + head * M + place, -2.0 * scale * key_sum, mask=valid)

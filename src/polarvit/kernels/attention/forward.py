@@ -13,75 +13,16 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LN2
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, RADIUS, SH, SINH, UP
-from polarvit.kernels.attention.rows import half_powers, log2_distance, remote
+from polarvit.kernels.attention.rows import CHUNK, fetched, half_powers, log2_distance
 from polarvit.kernels.attention.tile_forward import NOTHING, finish_rows
-
-
-@triton.jit
-def walk_keys(
-    q, a, first, packed, mask, factor, M,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr, UNROLL: tl.constexpr, REMOTE: tl.constexpr,
-):  # fmt: skip
-    """Mass, its exponent, spread and mean offset of the values' directions, radial sum and its exponent."""
-    LONG: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
-    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
-    in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    up, down, sinh_a = half_powers(a)
-    mass = tl.zeros([BLOCK], tl.float32)
-    spread = tl.zeros([BLOCK], tl.float32)
-    radial = tl.zeros([BLOCK], tl.float32)
-    mass_exponent = tl.full([BLOCK], NOTHING, tl.float32)
-    radial_exponent = tl.full([BLOCK], NOTHING, tl.float32)
-    offset = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
-    for j in tl.range(0, M, loop_unroll_factor=UNROLL):
-        row = packed + j * LONG
-        v = tl.load(row + dims, mask=in_width, other=0.0)
-        u = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0) - first
-        row += WIDTH + VALUE_WIDTH
-        beta = tl.load(row + BETA)
-        step = q - v[:, None]
-        length = log2_distance(
-            a, up, down, sinh_a,
-            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-            tl.sum(step * step, 0), REMOTE,
-        )  # fmt: skip
-        score = factor * (length * length)
-        attend = True
-        if HAS_MASK:
-            attend = tl.load(mask + j) != 0
-            score = tl.where(attend, score, NOTHING)
-
-        exponent = score + beta
-        top = tl.maximum(mass_exponent, exponent)
-        old = tl.exp2(mass_exponent - top)
-        m = tl.exp2(exponent - top) * tl.load(row + SH)
-        if HAS_MASK:
-            m = tl.where(attend, m, 0.0)
-        before = mass * old
-        mass = before + m
-        mass_exponent = top
-        share = m / tl.where(mass > 0.0, mass, 1.0)
-        apart = u[:, None] - offset
-        spread = spread * old + before * share * tl.sum(apart * apart, 0)
-        offset += share[None, :] * apart
-
-        exponent = score - beta
-        top = tl.maximum(radial_exponent, exponent)
-        term = tl.exp2(exponent - top)
-        if HAS_MASK:
-            term = tl.where(attend, term, 0.0)
-        radial = radial * tl.exp2(radial_exponent - top) + term
-        radial_exponent = top
-    return mass, mass_exponent, spread, offset, radial, radial_exponent
 
 
 @triton.jit(do_not_specialize=["ZERO"])
 def attention_forward_kernel(
-    query_radius, query, key_radius, packed, mask, scale, out_radius, out, stats,
+    query_radius, query, packed, mask, scale, out_radius, out, stats,
     HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr, UNROLL: tl.constexpr,
+    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0).to(tl.int64)
     b, h = head // HEADS, head % HEADS
@@ -96,17 +37,57 @@ def attention_forward_kernel(
     place_in = query + head * WIDTH * N + dims[:, None] * N + place[None, :]
     q = tl.load(place_in, mask=in_width[:, None] & row_valid[None, :], other=0.0).to(tl.float32)
     a = tl.load(query_radius + head * N + place, mask=row_valid, other=0.0).to(tl.float32)
+    up, down, sinh_a = half_powers(a)
+    highest = tl.max(a, 0)
     first = tl.load(packed + WIDTH + value_dims, mask=in_value, other=0.0)
 
-    if remote(a, key_radius + head * M, M):
-        mass, mass_exponent, spread, offset, radial, radial_exponent = walk_keys(
-            q, a, first, packed, mask + b * M, factor, M, WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, HAS_MASK, 1, True
-        )
-    else:
-        mass, mass_exponent, spread, offset, radial, radial_exponent = walk_keys(
-            q, a, first, packed, mask + b * M, factor, M,
-            WIDTH, PAD, VALUE_WIDTH, VALUE_PAD, BLOCK, HAS_MASK, UNROLL, False,
-        )  # fmt: skip
+    mass = tl.zeros([BLOCK], tl.float32)
+    spread = tl.zeros([BLOCK], tl.float32)
+    radial = tl.zeros([BLOCK], tl.float32)
+    mass_exponent = tl.full([BLOCK], NOTHING, tl.float32)
+    radial_exponent = tl.full([BLOCK], NOTHING, tl.float32)
+    offset = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
+    for start in range(0, M, CHUNK):
+        radial += fetched(packed + start * LONG, M - start, LONG)
+        for j in range(start, tl.minimum(start + CHUNK, M)):
+            row = packed + j * LONG
+            v = tl.load(row + dims, mask=in_width, other=0.0)
+            u = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0) - first
+            row += WIDTH + VALUE_WIDTH
+            beta = tl.load(row + BETA)
+            step = q - v[:, None]
+            length = log2_distance(
+                a, up, down, sinh_a,
+                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+                tl.sum(step * step, 0), highest,
+            )  # fmt: skip
+            score = factor * (length * length)
+            attend = True
+            if HAS_MASK:
+                attend = tl.load(mask + b * M + j) != 0
+                score = tl.where(attend, score, NOTHING)
+
+            exponent = score + beta
+            top = tl.maximum(mass_exponent, exponent)
+            old = tl.exp2(mass_exponent - top)
+            m = tl.exp2(exponent - top) * tl.load(row + SH)
+            if HAS_MASK:
+                m = tl.where(attend, m, 0.0)
+            before = mass * old
+            mass = before + m
+            mass_exponent = top
+            share = m / tl.where(mass > 0.0, mass, 1.0)
+            apart = u[:, None] - offset
+            spread = spread * old + before * share * tl.sum(apart * apart, 0)
+            offset += share[None, :] * apart
+
+            exponent = score - beta
+            top = tl.maximum(radial_exponent, exponent)
+            term = tl.exp2(exponent - top)
+            if HAS_MASK:
+                term = tl.where(attend, term, 0.0)
+            radial = radial * tl.exp2(radial_exponent - top) + term
+            radial_exponent = top
 
     # Values that all sit at the origin have no mean direction; any will do, and the reference takes the first.
     mean = first[:, None] + offset

@@ -28,16 +28,13 @@ WIDEST = 64
 
 @dataclass(frozen=True)
 class Launch:
-    """Queries (or keys) of a program, its warps, keys (or queries) walked at a time, and registers of a thread."""
+    """Queries (or keys) of a program and its warps, where a thread takes one or two."""
 
     block: int
     warps: int
-    unroll: int = 1
-    registers: int | None = None
 
     def options(self) -> dict[str, Any]:
-        options = {"BLOCK": self.block, "UNROLL": self.unroll, "num_warps": self.warps, "num_stages": 1}
-        return options if self.registers is None else options | {"maxnreg": self.registers}
+        return {"BLOCK": self.block, "num_warps": self.warps, "num_stages": 1}
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ def attention_forward(
     if widest <= WIDEST:
         launch = forward_launch(widest, n)
         attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, key_radius, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
+            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
             h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), **launch.options(), **sizes,
         )  # fmt: skip
         return outputs
@@ -196,13 +193,13 @@ def attention_backward(
         launch = backward_launch(widest, n)
         to_scale = new_output((b, h, triton.cdiv(n, launch.block)), scale)
         attention_query_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, key_radius, packed_keys(key_radius, key, value_radius, value), attend, scale,
-            direction, stats, *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
+            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, direction, stats,
+            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
             **launch.options(), **sizes,
         )  # fmt: skip
         launch = backward_launch(widest, m)
         attention_key_kernel[(b * h, triton.cdiv(m, launch.block))](
-            query_radius, key_radius, key, value_radius, value, attend, scale, packed,
+            key_radius, key, value_radius, value, attend, scale, packed,
             to_key_radius, to_key, to_value_radius, to_value, h, n, m, 0,
             **launch.options(), **sizes,
         )  # fmt: skip

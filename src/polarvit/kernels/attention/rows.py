@@ -20,6 +20,7 @@ from polarvit.kernels.attention.elementary import LOG2E, asinh_of_root, log1p, s
 from polarvit.kernels.attention.keys import HELD
 
 FAR = tl.constexpr(40.0)
+CHUNK = tl.constexpr(64)
 LARGEST_SLOPE = tl.constexpr(1e34)
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
@@ -33,13 +34,16 @@ def fast_log2(x):
 
 
 @triton.jit
-def remote(a, radius, COUNT):
-    """Whether some of the queries a and of the `COUNT` points with these radii may be farther than 40 apart."""
-    highest = tl.max(a, 0)
-    for start in range(0, COUNT, 64):
-        place = start + tl.arange(0, 64)
-        highest = tl.maximum(highest, tl.max(a, 0) + tl.max(tl.load(radius + place, mask=place < COUNT, other=0.0), 0))
-    return highest > FAR
+def fetched(pointer, count, LONG: tl.constexpr):
+    """Zero; but `count` rows of LONG numbers, up to a chunk, then lie in the cache, to be walked over one by one.
+
+    One number of every 128 bytes is read, and used in a way that the compiler cannot see through.
+    """
+    LINES: tl.constexpr = (CHUNK * LONG + 31) // 32
+    PAD: tl.constexpr = triton.next_power_of_2(LINES)
+    place = 32 * tl.arange(0, PAD)
+    touched = tl.load(pointer + place, mask=place < count * LONG, other=0.0)
+    return tl.sum(tl.where(touched == 1.5e38, 1.0, 0.0), 0)
 
 
 @triton.jit
@@ -68,24 +72,19 @@ def far_terms(a, b, square):
 
 
 @triton.jit
-def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, REMOTE: tl.constexpr):
-    """D log2 e from queries (a, ...) to one key (b, ...) at squared chord length `square`.
-
-    REMOTE says that some may be farther than 40.
-    """
+def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, highest):
+    """D log2 e from queries (a, ...) to one key (b, ...) at squared chord length `square`; `highest` is max a."""
     gap = up * key_down - down * key_up
     s = gap * gap + sinh_a * (key_sinh * square)
     result = fast_log2(1.0 + 2.0 * (s + tl.sqrt(s * s + s)))
-    if REMOTE:
+    if b + highest > FAR:
         _, _, distance = far_terms(a, b, square)
         result = tl.where(distance > FAR, distance * LOG2E, result)
     return result
 
 
 @triton.jit
-def distance_gradients(
-    a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sinh, square, REMOTE: tl.constexpr
-):  # fmt: skip
+def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sinh, square, highest):
     """D^2 and half its derivatives by 1/2|u-v|^2 and by a, from queries to one key (or from keys to one query).
 
     With K = D / sinh D they are K sinh a sinh b and K (sinh(a-b) + 1/2 cosh a sinh b |u-v|^2). Far out the first one
@@ -104,7 +103,7 @@ def distance_gradients(
     radial = slope * (2.0 * gap * (first + second))
     angular = 0.5 * slope * square
     by_a = radial + cosh_a * (key_sinh * angular)
-    if REMOTE:
+    if b + highest > FAR:
         far_gap, _, distance = far_terms(a, b, square)
         far = distance > FAR
         distance2 = tl.where(far, distance * distance, distance2)
