@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from attention_core import machine, milliseconds
+from timing import machine, milliseconds
 from torch import Tensor
 
 DEVICE = "cuda"

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from attention_core import machine, milliseconds
+from timing import machine, milliseconds
 from torch import Tensor
 
 from polarvit.kernels.norm import gyro_layer_norm, reference_gyro_layer_norm

@@ -42,7 +42,7 @@ def forward_launch(count: int, width: int) -> Launch:
 
 def backward_launch(count: int, width: int) -> Launch:
     """Rows do not depend on each other: small tiles, many programs."""
-    return Launch(lanes(width), max(1, min(triton.next_power_of_2(count), 512 // lanes(width))), 4)
+    return Launch(lanes(width), max(1, min(triton.next_power_of_2(count), 1024 // lanes(width))), 8)
 
 
 def lanes(width: int) -> int:
