@@ -39,8 +39,8 @@ def points(b: int, h: int, n: int, d: int) -> list[Tensor]:
     return out
 
 
-def attention_steps(shape: tuple[int, int, int, int], launch: tuple[int, int]) -> Steps:
-    """Forward and backward of the operator with one launch for all its kernels: (block, warps)."""
+def attention_steps(shape: tuple[int, int, int, int], launch: tuple[int, ...]) -> Steps:
+    """Forward and backward of the operator with one launch for all its kernels: block, warps and registers."""
     attention.forward_launch = attention.backward_launch = lambda width, n: attention.Launch(*launch)  # type: ignore[assignment]
     inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
     radius, direction, stats = attention.attention_forward(*inputs)
@@ -73,7 +73,7 @@ def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -
 
 STEPS: dict[str, Callable[..., Steps]] = {"attention": attention_steps, "heads": head_steps}
 LAUNCHES: dict[str, list[Any]] = {
-    "attention": [(64, 1), (32, 1), (64, 2), (32, 2), (128, 4)],
+    "attention": [(64, 1), (32, 1), (16, 1), (64, 2), (64, 2, 168), (64, 2, 128), (32, 2), (32, 4)],
     "heads": [(n, each, turns) for n in (2048, 4096, 8192) for each in (16,) for turns in (1, 2)] + [(4096, 32, 1)],
 }
 

@@ -73,15 +73,20 @@ def scaled_cosh(x):
 
 
 @triton.jit
-def asinh_of_root(square):
-    """arsinh(sqrt(square)) for square >= 0: below 1/4 the root times a polynomial (fitted to 1.2e-9), else the log."""
-    root = tl.sqrt(square)
+def asinh_series(root, square):
+    """arsinh(root) for square = root^2 below 1/4: the root times a polynomial (fitted to 1.2e-9)."""
     series = 0.028076207874594025 - square * 0.013099914532999208
     series = -0.04436184388877733 + square * series
     series = 0.07498412604260289 + square * series
     series = -0.16666633460773211 + square * series
-    series = root + root * (square * series)
-    return tl.where(square < 0.25, series, tl.log(root + tl.sqrt(1.0 + square)))
+    return root + root * (square * series)
+
+
+@triton.jit
+def asinh_of_root(square):
+    """arsinh(sqrt(square)) for square >= 0: the series below 1/4, else the logarithm."""
+    root = tl.sqrt(square)
+    return tl.where(square < 0.25, asinh_series(root, square), tl.log(root + tl.sqrt(1.0 + square)))
 
 
 @triton.jit

@@ -28,13 +28,15 @@ WIDEST = 64
 
 @dataclass(frozen=True)
 class Launch:
-    """Queries (or keys) of a program and its warps, where a thread takes one or two."""
+    """Queries (or keys) of a program, its warps, and how many registers a thread may have at most."""
 
     block: int
     warps: int
+    registers: int | None = None
 
     def options(self) -> dict[str, Any]:
-        return {"BLOCK": self.block, "num_warps": self.warps, "num_stages": 1}
+        options = {"BLOCK": self.block, "num_warps": self.warps, "num_stages": 1}
+        return options if self.registers is None else {**options, "maxnreg": self.registers}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ sinh a sinh b |u-v|^2 is taken in the log domain instead.
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import LOG2E, asinh_of_root, log1p, scaled_sinh, sinh
+from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_series, log1p, scaled_sinh, sinh
 from polarvit.kernels.attention.keys import HELD
 
 FAR = tl.constexpr(40.0)
@@ -96,8 +96,10 @@ def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sin
     near = apart + apart * near * (1.0 / 6.0 + near * (1.0 / 120.0))
     gap = tl.where(tl.abs(apart) < 0.25, near, first - second)
     s = gap * gap + sinh_a * (key_sinh * square)
-    half = asinh_of_root(s)
-    slope = tl.where(s > 1e-30, half * tl.rsqrt(s * s + s), 1.0)
+    inverse, inverse_cosh = tl.rsqrt(tl.maximum(s, 1e-36)), tl.rsqrt(1.0 + s)
+    root = s * inverse
+    half = tl.where(s < 0.25, asinh_series(root, s), LN2 * fast_log2(root + (1.0 + s) * inverse_cosh))
+    slope = tl.where(s > 1e-30, half * inverse * inverse_cosh, 1.0)
     distance2 = 4.0 * half * half
     by_chord = tl.minimum((4.0 * sinh_a) * (slope * key_sinh), LARGEST_SLOPE)
     radial = slope * (2.0 * gap * (first + second))
