@@ -73,6 +73,18 @@ def scaled_cosh(x):
 
 
 @triton.jit
+def log_twice_sinh(x):
+    """ln(2 sinh x) for x >= 0, at any radius."""
+    return x + tl.log(2.0 * scaled_sinh(x))
+
+
+@triton.jit
+def log_twice_cosh(x):
+    """ln(2 cosh x) for x >= 0, at any radius."""
+    return x + log1p(tl.exp(-2.0 * x))
+
+
+@triton.jit
 def asinh_series(root, square):
     """arsinh(root) for square = root^2 below 1/4: the root times a polynomial (fitted to 1.2e-9)."""
     series = 0.028076207874594025 - square * 0.013099914532999208

@@ -16,7 +16,7 @@ sinh a sinh b |u-v|^2 is taken in the log domain instead.
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_series, log1p, scaled_sinh, sinh
+from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_series, log1p, log_twice_cosh, log_twice_sinh, sinh
 from polarvit.kernels.attention.keys import HELD
 
 FAR = tl.constexpr(40.0)
@@ -51,16 +51,6 @@ def half_powers(a):
     """1/2 e^(a/2), 1/2 e^(-a/2) and 1/4 sinh a of queries."""
     held = tl.minimum(a, HELD)
     return 0.5 * tl.exp(0.5 * held), 0.5 * tl.exp(-0.5 * held), 0.25 * sinh(held)
-
-
-@triton.jit
-def log_twice_sinh(x):
-    return x + tl.log(2.0 * scaled_sinh(x))
-
-
-@triton.jit
-def log_twice_cosh(x):
-    return x + log1p(tl.exp(-2.0 * x))
 
 
 @triton.jit

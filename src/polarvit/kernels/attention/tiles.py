@@ -15,7 +15,16 @@ than 60 were not touched by the hold, as no chord of float32 is smaller than e^-
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import LOG2E, asinh_of_root, cosh, log1p, scaled_sinh, sinh, sinh_series
+from polarvit.kernels.attention.elementary import (
+    LOG2E,
+    asinh_of_root,
+    cosh,
+    log1p,
+    log_twice_cosh,
+    log_twice_sinh,
+    sinh,
+    sinh_series,
+)
 
 HELD = tl.constexpr(85.0)
 FAR = tl.constexpr(60.0)
@@ -52,16 +61,6 @@ def radial_gap(a, b):
     up = tl.exp2(half * LOG2E)
     down = tl.exp2(half * -LOG2E)
     return tl.where(tl.abs(half) < 1.0, sinh_series(half), 0.5 * (up - down)), 0.5 * (up + down)
-
-
-@triton.jit
-def log_twice_sinh(x):
-    return x + tl.log(2.0 * scaled_sinh(x))
-
-
-@triton.jit
-def log_twice_cosh(x):
-    return x + log1p(tl.exp(-2.0 * x))
 
 
 @triton.jit
