@@ -153,12 +153,12 @@ class RiemannianAdamW(Optimizer):
         bias1, bias2 = (-torch.expm1(step * math.log(beta)).to(v) if beta else 1.0 for beta in group["betas"])
         moved, moment = self._moved(group, v, g, moment, square, bias1, bias2)
 
-        for p, s, new, m, q in zip(
-            params, states, moved.split(rows), moment.split(rows), square.split(rows), strict=True
+        for old, new in (
+            (params, moved),
+            ([s["exp_avg"] for s in states], moment),
+            ([s["exp_avg_sq"] for s in states], square),
         ):
-            p.copy_(new.view_as(p))
-            s["exp_avg"].copy_(m.view_as(s["exp_avg"]))
-            s["exp_avg_sq"].copy_(q.view_as(s["exp_avg_sq"]))
+            torch._foreach_copy_(old, [part.view_as(x) for part, x in zip(new.split(rows), old, strict=True)])
 
     def _moved(
         self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, bias1: Any, bias2: Any
