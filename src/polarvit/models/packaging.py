@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from polarvit.models.model_card import MARK
 from polarvit.models.weights import CARD, PACKAGED, WEIGHTS, WeightsError
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ def package(
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        (work / CARD).write_text(card, encoding="utf-8")
-        (work / EVALUATION).write_text(json.dumps(evaluation, indent=1) + "\n", encoding="utf-8")
         model.to(torch.float32).save_pretrained(work)
+        measured = card.replace(f"{MARK}\n", "")  # what was measured is not written again
+        (work / CARD).write_text(measured, encoding="utf-8")
+        (work / EVALUATION).write_text(json.dumps(evaluation, indent=1) + "\n", encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         work.rename(folder)
     finally:

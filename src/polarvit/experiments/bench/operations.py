@@ -116,7 +116,8 @@ def project(s: Sizes, device: torch.device, plain: bool) -> Prepared:
         heads = module.project_together(PolarPoint(a, direction), y, positions, extent)
         return tuple(x for point in heads for x in point)
 
-    return Prepared(function, [radius, product_of(len(rows), s, s.dim, device)], list(module.parameters()))
+    features_first = product_of(len(rows), s, s.dim, device).flatten(0, 1).mT.contiguous()
+    return Prepared(function, [radius, features_first], list(module.parameters()))
 
 
 def core(s: Sizes, device: torch.device, plain: bool) -> Prepared:
