@@ -205,6 +205,18 @@ def test_radii_from_zero_to_a_thousand_in_one_row_stay_finite_and_right(device):
     assert all(g.isfinite().all() for g in gradients)
 
 
+@pytest.mark.parametrize("width", [8, 128])
+def test_points_on_one_ray_are_as_far_apart_as_their_radii_at_any_radius(width, device):
+    point = draw((1, 1, 1), width, 1.0, 0.0, torch.Generator().manual_seed(3), device)
+    radii = torch.tensor([80.0, 100.0, 101.0, 103.0, 120.0], device=device).view(1, 1, 5)
+    ray = PolarPoint(radii, point.direction.expand(1, 1, 5, width).contiguous())
+    scale = torch.full((1,), 0.01, device=device)
+    out, gradients = run(ray, ray, ray, scale, "triton", torch.float32)
+    exact, _ = run(ray, ray, ray, scale, "reference", torch.float64)
+    torch.testing.assert_close(out.radius.double(), exact.radius, rtol=1e-6, atol=0)
+    assert all(g.isfinite().all() for g in gradients)
+
+
 def test_transposed_views_and_dimension_first_storage_give_the_same(device):
     query, key, value = points(Case(1, 2, 5, 7, 8, 8, 1), device)
     first = polar_attention(query, key, value, 0.3, implementation="triton")

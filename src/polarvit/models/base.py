@@ -32,6 +32,9 @@ class VisionModel(nn.Module, Pretrained):
     calibrated: ClassVar[bool] = False
     """Whether training starts by calibrating it on a first batch (`polarvit.models.calibrate`)."""
 
+    compiled_evaluation = False
+    """Whether compiled blocks run in evaluation too."""
+
     def __init__(self, config: ImageConfig) -> None:
         super().__init__()
         if not isinstance(config, self.config_class):
@@ -42,7 +45,6 @@ class VisionModel(nn.Module, Pretrained):
         self.config = config
         self.grad_checkpointing = False
         self.compiled: Callable[..., Any] | None = None
-        self.compiled_evaluation = False
         self.default_cfg: dict[str, Any] = default_cfg(config, type(self).__name__, self.first_layer)
 
     @property

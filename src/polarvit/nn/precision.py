@@ -63,6 +63,8 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
 class FeaturesFirst(torch.autograd.Function):
     """W x^T for rows x, whose gradient by x is written row by row, as the layer before wants it."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
         return weight @ x.mT
@@ -72,16 +74,17 @@ class FeaturesFirst(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        return grad.mT @ weight, grad @ x
+        wanted = ctx.needs_input_grad
+        return grad.mT @ weight if wanted[0] else None, grad @ x if wanted[1] else None
 
 
 def product_features_first(x: Tensor, weight: Tensor) -> Tensor:
-    """W x^T, [features, all tokens of x]: the product of `product`, stored so that neighbours in memory are tokens."""
+    """W x^T, [features, all tokens of x]: what `product` gives, on a GPU stored so that neighbours are tokens."""
     dtype, device = weight.dtype, x.device.type
     if device == "cpu":
         return product(x, weight).flatten(0, -2).mT
-    if torch.is_autocast_enabled(device):
+    if dtype != torch.float64 and torch.is_autocast_enabled(device):  # autocast leaves float64 alone
         dtype = torch.get_autocast_dtype(device)
     return full(FeaturesFirst.apply(x.flatten(0, -2).to(dtype), weight.to(dtype)))

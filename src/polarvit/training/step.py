@@ -95,7 +95,7 @@ class TrainingStep:
 
     def _run(self, images: Tensor, targets: Tensor) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        total = images.new_zeros(())
+        losses = []
         parts = list(zip(images.chunk(self.accumulate), targets.chunk(self.accumulate), strict=True))
         for index, (x, y) in enumerate(parts):
             last = index == len(parts) - 1
@@ -105,13 +105,13 @@ class TrainingStep:
                     logits = self.model(x)
                 loss = self.criterion(logits, y) * (len(x) / len(images))
                 loss.backward()
-            total += loss.detach()
+            losses.append(loss.detach())
         if self.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
         self.optimizer.step()
         if self.after_step is not None:
             self.after_step()
-        return total
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _aside(self, images: Tensor, targets: Tensor) -> Tensor:
         """A warm-up step on a side stream, as capture wants it."""

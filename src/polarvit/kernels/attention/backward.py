@@ -1,4 +1,4 @@
-"""Backward kernels of polar attention for heads of up to 32 dimensions: a thread for a query, then a thread for a key.
+"""Backward kernels of polar attention for heads of up to 64 dimensions: a thread for a query, then a thread for a key.
 
 Scores are recomputed in both, no N x M matrix is stored, nothing is added atomically. Radius and direction of the
 centroid do not change when all weights are multiplied by one number, so the weights need no softmax normaliser and the
@@ -24,7 +24,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, cosh, scaled_sinh
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, HELD, RADIUS, SH, SHRUNK, SINH, UP
-from polarvit.kernels.attention.rows import CHUNK, distance_gradients, fetched, half_powers
+from polarvit.kernels.attention.rows import distance_gradients, half_powers
 from polarvit.kernels.attention.tile_backward import HIGHEST, balanced
 
 HALF, GROWN, SHIFT = BETA, SH, SHRUNK  # the places of a row's own numbers: g/2, g/2 rho, and the exponent of T+|V|
@@ -92,32 +92,30 @@ def attention_query_kernel(
     scale_sum = tl.zeros([BLOCK], tl.float32)
     scale_up = tl.zeros([BLOCK], tl.float32)
     total = tl.zeros([PAD, BLOCK], tl.float32)
-    for start in range(0, M, CHUNK):
-        up_sum += fetched(packed_keys + start * LONG_KEY, M - start, LONG_KEY)
-        for j in range(start, tl.minimum(start + CHUNK, M)):
-            row = packed_keys + j * LONG_KEY
-            v = tl.load(row + dims, mask=in_width, other=0.0)
-            w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-            row += WIDTH + VALUE_WIDTH
-            step = q - v[:, None]
-            distance2, by_chord, by_a = distance_gradients(
-                a, up, down, sinh_a, cosh_a,
-                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-                tl.sum(step * step, 0), highest,
-            )  # fmt: skip
-            apart = w[:, None] - uhat
-            z = tl.sum(apart * (t - half_pull[None, :] * apart), 0)
-            weight = tl.exp2((scale * -LOG2E) * distance2 + (tl.load(row + BETA) - shift))
-            if HAS_MASK:
-                weight = tl.where(tl.load(mask + b * M + j) != 0, weight, 0.0)
-            by_score = weight * (half + tl.load(row + SH) * z - grown * tl.load(row + SHRUNK))
-            total += (by_score * by_chord)[None, :] * step
-            score_sum += by_score
-            up_sum += weight
-            radius_sum += by_score * by_a
-            radius_up += weight * by_a
-            scale_sum += by_score * distance2
-            scale_up += weight * distance2
+    for j in range(M):
+        row = packed_keys + j * LONG_KEY
+        v = tl.load(row + dims, mask=in_width, other=0.0)
+        w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
+        row += WIDTH + VALUE_WIDTH
+        step = q - v[:, None]
+        distance2, by_chord, by_a = distance_gradients(
+            a, up, down, sinh_a, cosh_a,
+            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+            tl.sum(step * step, 0), highest,
+        )  # fmt: skip
+        apart = w[:, None] - uhat
+        z = tl.sum(apart * (t - half_pull[None, :] * apart), 0)
+        weight = tl.exp2((scale * -LOG2E) * distance2 + (tl.load(row + BETA) - shift))
+        if HAS_MASK:
+            weight = tl.where(tl.load(mask + b * M + j) != 0, weight, 0.0)
+        by_score = weight * (half + tl.load(row + SH) * z - grown * tl.load(row + SHRUNK))
+        total += (by_score * by_chord)[None, :] * step
+        score_sum += by_score
+        up_sum += weight
+        radius_sum += by_score * by_a
+        radius_up += weight * by_a
+        scale_sum += by_score * distance2
+        scale_up += weight * distance2
     radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
     scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
     tl.store(to_query_radius + head * N + place, radius_total, mask=row_valid)
@@ -165,31 +163,29 @@ def attention_key_kernel(
     value_sum = tl.zeros([BLOCK], tl.float32)
     to_v = tl.zeros([PAD, BLOCK], tl.float32)
     to_w = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
-    for start in range(0, N, CHUNK):
-        value_sum += fetched(packed + start * LONG, N - start, LONG)
-        for i in range(start, tl.minimum(start + CHUNK, N)):
-            row = packed + i * LONG
-            q = tl.load(row + dims, mask=in_width, other=0.0)
-            uhat = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-            t = tl.load(row + WIDTH + VALUE_WIDTH + value_dims, mask=in_value, other=0.0)
-            row += WIDTH + 2 * VALUE_WIDTH
-            half, grown = tl.load(row + HALF), tl.load(row + GROWN)
-            step = v - q[:, None]
-            distance2, by_chord, by_b = distance_gradients(
-                b, up, down, sinh_b, cosh_b,
-                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-                tl.sum(step * step, 0), highest,
-            )  # fmt: skip
-            apart = w - uhat[:, None]
-            pull = half + grown
-            z = tl.sum(apart * (t[:, None] - (0.5 * pull) * apart), 0)
-            weight = tl.exp2((scale * -LOG2E) * distance2 + (beta - tl.load(row + SHIFT)))
-            under = grown * shrunk
-            by_score = weight * (half + sh * z - under)
-            to_v += (by_score * by_chord)[None, :] * step
-            to_w += weight[None, :] * (t[:, None] - pull * apart)
-            key_sum += by_score * by_b
-            value_sum += weight * (half + (0.5 + 0.5 * shrunk) * z + under)
+    for i in range(N):
+        row = packed + i * LONG
+        q = tl.load(row + dims, mask=in_width, other=0.0)
+        uhat = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
+        t = tl.load(row + WIDTH + VALUE_WIDTH + value_dims, mask=in_value, other=0.0)
+        row += WIDTH + 2 * VALUE_WIDTH
+        half, grown = tl.load(row + HALF), tl.load(row + GROWN)
+        step = v - q[:, None]
+        distance2, by_chord, by_b = distance_gradients(
+            b, up, down, sinh_b, cosh_b,
+            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+            tl.sum(step * step, 0), highest,
+        )  # fmt: skip
+        apart = w - uhat[:, None]
+        pull = half + grown
+        z = tl.sum(apart * (t[:, None] - (0.5 * pull) * apart), 0)
+        weight = tl.exp2((scale * -LOG2E) * distance2 + (beta - tl.load(row + SHIFT)))
+        under = grown * shrunk
+        by_score = weight * (half + sh * z - under)
+        to_v += (by_score * by_chord)[None, :] * step
+        to_w += weight[None, :] * (t[:, None] - pull * apart)
+        key_sum += by_score * by_b
+        value_sum += weight * (half + (0.5 + 0.5 * shrunk) * z + under)
     to_w *= sh[None, :]
     to_w -= tl.sum(to_w * w, 0)[None, :] * w
     tl.store(to_key_radius + head * M + place, -2.0 * scale * key_sum, mask=valid)

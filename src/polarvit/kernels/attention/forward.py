@@ -13,7 +13,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LN2
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, RADIUS, SH, SINH, UP
-from polarvit.kernels.attention.rows import CHUNK, fetched, half_powers, log2_distance
+from polarvit.kernels.attention.rows import half_powers, log2_distance
 from polarvit.kernels.attention.tile_forward import NOTHING, finish_rows
 
 
@@ -47,47 +47,45 @@ def attention_forward_kernel(
     mass_exponent = tl.full([BLOCK], NOTHING, tl.float32)
     radial_exponent = tl.full([BLOCK], NOTHING, tl.float32)
     offset = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
-    for start in range(0, M, CHUNK):
-        radial += fetched(packed + start * LONG, M - start, LONG)
-        for j in range(start, tl.minimum(start + CHUNK, M)):
-            row = packed + j * LONG
-            v = tl.load(row + dims, mask=in_width, other=0.0)
-            u = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0) - first
-            row += WIDTH + VALUE_WIDTH
-            beta = tl.load(row + BETA)
-            step = q - v[:, None]
-            length = log2_distance(
-                a, up, down, sinh_a,
-                tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-                tl.sum(step * step, 0), highest,
-            )  # fmt: skip
-            score = factor * (length * length)
-            attend = True
-            if HAS_MASK:
-                attend = tl.load(mask + b * M + j) != 0
-                score = tl.where(attend, score, NOTHING)
+    for j in range(M):
+        row = packed + j * LONG
+        v = tl.load(row + dims, mask=in_width, other=0.0)
+        u = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0) - first
+        row += WIDTH + VALUE_WIDTH
+        beta = tl.load(row + BETA)
+        step = q - v[:, None]
+        length = log2_distance(
+            a, up, down, sinh_a,
+            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
+            tl.sum(step * step, 0), highest,
+        )  # fmt: skip
+        score = factor * (length * length)
+        attend = True
+        if HAS_MASK:
+            attend = tl.load(mask + b * M + j) != 0
+            score = tl.where(attend, score, NOTHING)
 
-            exponent = score + beta
-            top = tl.maximum(mass_exponent, exponent)
-            old = tl.exp2(mass_exponent - top)
-            m = tl.exp2(exponent - top) * tl.load(row + SH)
-            if HAS_MASK:
-                m = tl.where(attend, m, 0.0)
-            before = mass * old
-            mass = before + m
-            mass_exponent = top
-            share = m / tl.where(mass > 0.0, mass, 1.0)
-            apart = u[:, None] - offset
-            spread = spread * old + before * share * tl.sum(apart * apart, 0)
-            offset += share[None, :] * apart
+        exponent = score + beta
+        top = tl.maximum(mass_exponent, exponent)
+        old = tl.exp2(mass_exponent - top)
+        m = tl.exp2(exponent - top) * tl.load(row + SH)
+        if HAS_MASK:
+            m = tl.where(attend, m, 0.0)
+        before = mass * old
+        mass = before + m
+        mass_exponent = top
+        share = m / tl.where(mass > 0.0, mass, 1.0)
+        apart = u[:, None] - offset
+        spread = spread * old + before * share * tl.sum(apart * apart, 0)
+        offset += share[None, :] * apart
 
-            exponent = score - beta
-            top = tl.maximum(radial_exponent, exponent)
-            term = tl.exp2(exponent - top)
-            if HAS_MASK:
-                term = tl.where(attend, term, 0.0)
-            radial = radial * tl.exp2(radial_exponent - top) + term
-            radial_exponent = top
+        exponent = score - beta
+        top = tl.maximum(radial_exponent, exponent)
+        term = tl.exp2(exponent - top)
+        if HAS_MASK:
+            term = tl.where(attend, term, 0.0)
+        radial = radial * tl.exp2(radial_exponent - top) + term
+        radial_exponent = top
 
     # Values that all sit at the origin have no mean direction; any will do, and the reference takes the first.
     mean = first[:, None] + offset

@@ -46,4 +46,4 @@ def attention_pack_kernel(
     numbers = tl.where(entry == BETA, (c * LOG2E)[None, :], numbers)
     numbers = tl.where(entry == SH, scaled_sinh(c)[None, :], numbers)
     numbers = tl.where(entry == SHRUNK, tl.exp(-2.0 * c)[None, :], numbers)
-    tl.store(row[None, :] + entry, numbers, mask=valid[None, :] & (entry < ENTRIES))
+    tl.store(row[None, :] + entry, numbers, mask=valid[None, :])

@@ -81,12 +81,12 @@ def fitting(length: int, largest: int) -> int:
     return next((size for size in (16, 32) if length <= size and size <= largest), largest)
 
 
-def forward_tile(width: int, n: int, m: int) -> Tile:
+def forward_tile(n: int, m: int) -> Tile:
     """64 rows are one warp group of the tensor cores; few keys at a time fit into registers without spilling."""
     return Tile(fitting(n, 64), fitting(m, 32), unroll=8, precision=sharp_products())
 
 
-def backward_tile(width: int, n: int, m: int) -> Tile:
+def backward_tile(n: int, m: int) -> Tile:
     return Tile(fitting(n, 32), fitting(m, 64), precision=sharp_products())
 
 
@@ -138,7 +138,7 @@ def attention_forward(
             h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), **launch.options(), **sizes,
         )  # fmt: skip
         return outputs
-    tile = forward_tile(widest, n, m)
+    tile = forward_tile(n, m)
     tile_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
         query_radius, query, key_radius, key, value_radius, value, attend, scale,
         *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), BLOCK_N=tile.rows, BLOCK_M=tile.columns,
@@ -206,7 +206,7 @@ def attention_backward(
             **launch.options(), **sizes,
         )  # fmt: skip
     else:
-        tile = backward_tile(widest, n, m)
+        tile = backward_tile(n, m)
         to_scale = new_output((b, h, triton.cdiv(n, tile.rows)), scale)
         tensors = (
             query_radius, query, key_radius, key, value_radius, value, attend, scale,

@@ -20,7 +20,6 @@ from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_series, log1
 from polarvit.kernels.attention.keys import HELD
 
 FAR = tl.constexpr(40.0)
-CHUNK = tl.constexpr(64)
 LARGEST_SLOPE = tl.constexpr(1e34)
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
@@ -31,19 +30,6 @@ def fast_log2(x):
     if INTERPRETED:
         return tl.log2(x)
     return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def fetched(pointer, count, LONG: tl.constexpr):
-    """Zero; but `count` rows of LONG numbers, up to a chunk, then lie in the cache, to be walked over one by one.
-
-    One number of every 128 bytes is read, and used in a way that the compiler cannot see through.
-    """
-    LINES: tl.constexpr = (CHUNK * LONG + 31) // 32
-    PAD: tl.constexpr = triton.next_power_of_2(LINES)
-    place = 32 * tl.arange(0, PAD)
-    touched = tl.load(pointer + place, mask=place < count * LONG, other=0.0)
-    return tl.sum(tl.where(touched == 1.5e38, 1.0, 0.0), 0)
 
 
 @triton.jit
@@ -69,7 +55,8 @@ def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, hi
     result = fast_log2(1.0 + 2.0 * (s + tl.sqrt(s * s + s)))
     if b + highest > FAR:
         _, _, distance = far_terms(a, b, square)
-        result = tl.where(distance > FAR, distance * LOG2E, result)
+        far = (distance > FAR) | (tl.maximum(a, b) > HELD)
+        result = tl.where(far, distance * LOG2E, result)
     return result
 
 
@@ -97,7 +84,7 @@ def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sin
     by_a = radial + cosh_a * (key_sinh * angular)
     if b + highest > FAR:
         far_gap, _, distance = far_terms(a, b, square)
-        far = distance > FAR
+        far = (distance > FAR) | (tl.maximum(a, b) > HELD)
         distance2 = tl.where(far, distance * distance, distance2)
         growth = log_twice_sinh(a) + log_twice_sinh(b) - distance
         by_chord = tl.where(far, 0.5 * distance * tl.exp(tl.minimum(growth, 72.0)), by_chord)

@@ -25,10 +25,10 @@ from polarvit.kernels.attention.elementary import (
     sinh,
     sinh_series,
 )
+from polarvit.kernels.attention.keys import HELD
+from polarvit.kernels.attention.rows import LARGEST_SLOPE
 
-HELD = tl.constexpr(85.0)
 FAR = tl.constexpr(60.0)
-LARGEST_SLOPE = tl.constexpr(1e34)
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from polarvit.geometry import PolarPoint
 from polarvit.kernels.heads.reference import reference_merge_heads, reference_project_heads
 from polarvit.kernels.pick import fused_runs
 
-LARGEST_TILE = 1024
+LARGEST_DIM = 1024
 
 
 def project_heads(
@@ -28,7 +28,7 @@ def project_heads(
     `log_gain` [3, H]; `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q and k, `mode` none,
     separate or joint.
     """
-    if not heads_fused(product, log_gain.shape[1], weight.shape[1]):
+    if not heads_fused(weight.shape[1], product, a, weight):
         return reference_project_heads(product, a, weight, scalars, log_gain, rate, place, mode)
     from polarvit.kernels.heads.operator import MODES, project_op
 
@@ -45,14 +45,14 @@ def project_heads(
     return [PolarPoint(outputs[i], outputs[i + 1].mT) for i in (0, 2, 4)]
 
 
-def heads_fused(x: Tensor, heads: int, dim: int) -> bool:
-    """Whether the kernels take heads of this size from a tensor like x."""
-    return fused_runs(x) and dim <= LARGEST_TILE and x.numel() < 2**31
+def heads_fused(dim: int, *tensors: Tensor) -> bool:
+    """Whether the kernels take tokens of this dimension from such tensors."""
+    return fused_runs(*tensors) and dim <= LARGEST_DIM and all(x.numel() < 2**31 for x in tensors)
 
 
 def merge_heads(heads: PolarPoint) -> PolarPoint:
     """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation."""
-    if not heads_fused(heads.direction, heads.shape[1], heads.shape[1] * heads.dim):
+    if not heads_fused(heads.shape[1] * heads.dim, *heads):
         return reference_merge_heads(heads)
     from polarvit.kernels.heads.operator import merge_op
 

@@ -51,7 +51,7 @@ def shift(a, ideal, slide, third, fourth, R, t, second, BOTH: tl.constexpr):
     inverse = 1.0 / norm
     return (
         scaled_asinh(norm, a),
-        x_ideal * inverse,
+        tl.where(zero, 1.0, x_ideal * inverse),
         x_slide * inverse,
         x_third * inverse,
         x_fourth * inverse,

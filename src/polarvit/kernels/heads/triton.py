@@ -118,7 +118,6 @@ def project_kernel(
             second = tl.load(place + 2 * n + 1, mask=pair, other=0.0) * tl.load(
                 rate + 2 * head + 1, mask=pair, other=0.0
             )
-            factor = inverse
             if MODE == SEPARATE:
                 radius, c0, c1, c2, c3, f, _length = shift(radius, c0, c1, c2, c3, R, t, t, False)
                 radius, c2, c3, c0, c1, f2, _length = shift(radius, c2, c3, c0, c1, f * f * R, second, second, False)
