@@ -50,6 +50,7 @@ ARITHMETIC = (
         "sites",
         "where ambient arithmetic still computes a centroid correctly",
         "Table 4 (tab:sites)",
+        "polarvit.experiments.sites",
         rows=(
             Row("attention", "attention aggregation, a softmax row with leak delta", "delta theta^2 >~ 4 eps"),
             Row("decay", "manifold weight decay, centroid residual, weights (1 - w, w)", "w >~ eps e^a"),
