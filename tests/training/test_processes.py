@@ -50,7 +50,7 @@ def test_first_gradients_and_shared_evaluation_agree(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     first_gradients(recipe, tmp_path, "one.pt")
     together(2, first_gradients, recipe, tmp_path / "two", "two.pt")
-    one, two = torch.load(tmp_path / "one.pt"), torch.load(tmp_path / "two" / "two.pt")
+    one, two = (torch.load(path, weights_only=True) for path in (tmp_path / "one.pt", tmp_path / "two" / "two.pt"))
     close(one["gradients"], two["gradients"], 1e-5)
     assert one["scores"] == pytest.approx(two["scores"], rel=1e-6)
 
@@ -70,7 +70,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
         folder = tmp_path / str(parts)
         folder.mkdir()
         first_gradients(tiny_recipe(*MIXED, *PLAIN, f"train.accumulate={parts}"), folder, "out.pt")
-        found[parts] = torch.load(folder / "out.pt")["gradients"]
+        found[parts] = torch.load(folder / "out.pt", weights_only=True)["gradients"]
     close(found[1], found[3], 1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Backward kernels of polar attention for heads of up to 64 dimensions: a thread for a query, then a thread for a key.
+"""Backward kernels of polar attention for heads of up to 32 dimensions: a thread for a query, then a thread for a key.
 
 Scores are recomputed in both, no N x M matrix is stored, nothing is added atomically. Radius and direction of the
 centroid do not change when all weights are multiplied by one number, so the weights need no softmax normaliser and the

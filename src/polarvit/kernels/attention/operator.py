@@ -22,7 +22,7 @@ from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.tile_backward import tile_key_kernel, tile_query_kernel
 from polarvit.kernels.attention.tile_forward import tile_forward_kernel
 
-WIDEST = 64
+WIDEST_FORWARD, WIDEST_BACKWARD = 64, 32
 """Heads up to here give each query a thread of its own; its numbers would not fit into registers beyond."""
 
 
@@ -56,9 +56,7 @@ def forward_launch(width: int, n: int) -> Launch:
 
 
 def backward_launch(width: int, n: int) -> Launch:
-    """One query, or key, a thread; two threads share one that is wider than 32."""
-    if width > 32:
-        return Launch(32, 2)
+    """One query, or key, a thread."""
     return Launch(64, 2) if n > 32 else Launch(32, 1)
 
 
@@ -131,7 +129,7 @@ def attention_forward(
     outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
     attend = scale if mask is None else mask.view(torch.uint8)
     sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
-    if widest <= WIDEST:
+    if widest <= WIDEST_FORWARD:
         launch = forward_launch(widest, n)
         attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
             query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
@@ -189,7 +187,7 @@ def attention_backward(
     to_value_radius, to_value = new_output((b, h, m), query), new_output((b, h, value_width, m), query)
     gradients = (to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value)
     upstream = grad_radius.contiguous(), grad.contiguous()
-    if widest <= WIDEST:
+    if widest <= WIDEST_BACKWARD:
         sizes |= {"PAD": padded(width), "VALUE_PAD": padded(value_width)}
         packed = new_output((b, h, n, width + 2 * value_width + ENTRIES.value), query)
         launch = backward_launch(widest, n)
