@@ -19,7 +19,8 @@ from torch import Tensor
 from polarvit.geometry import ambient
 from polarvit.geometry.directions import norm_and_direction
 from polarvit.geometry.scaled import rescale
-from polarvit.optim.riemannian import RiemannianAdamW, curvature_of, decay_weight, polar_gradient
+from polarvit.optim.points import bias, decay_weight, polar_gradient
+from polarvit.optim.riemannian import RiemannianAdamW, curvature_of
 
 
 class AmbientRiemannianAdamW(RiemannianAdamW):
@@ -27,23 +28,26 @@ class AmbientRiemannianAdamW(RiemannianAdamW):
 
     Models store points as v = r u; here they are lifted to the hyperboloid [..., n+1], moved there and lowered again.
     Ordinary and anchored parameters, groups and options are as in the parent. Moments are ambient vectors, so a state
-    of one optimizer is not one of the other.
+    of one optimizer is not one of the other. It is never compiled: fused sums would round differently, and how these
+    round is the point.
     """
 
     def _moved(
-        self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, bias1: Any, bias2: Any
-    ) -> tuple[Tensor, Tensor]:
+        self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         lr, k, (beta1, beta2) = group["lr"], curvature_of(group), group["betas"]
+        bias1, bias2 = bias(beta1, step, v), bias(beta2, step, v)
         x, h = ambient.from_tangent0(v, k=k), lifted_gradient(v, g, k)
         if group["weight_decay"]:
             x = decayed(x, decay_weight(lr, group["weight_decay"], v), k=k)
         xi = tangent(x, h, k=k)
-        moment.lerp_(xi, 1 - beta1)
-        square.lerp_(ambient.inner(xi, xi), 1 - beta2)
+        moment = torch.lerp(moment, xi, 1 - beta1)
+        square = torch.lerp(square, ambient.inner(xi, xi), 1 - beta2)
         size = lr / bias1 / (torch.sqrt(square / bias2) + group["eps"])
         moved = ambient.exp_map(x, -size.unsqueeze(-1) * moment, k=k)
         moved = ambient.from_space(ambient.to_space(moved), k=k)
-        return ambient.to_tangent0(moved, k=k), tangent(moved, ambient.transport(x, moved, moment, k=k), k=k)
+        moment = tangent(moved, ambient.transport(x, moved, moment, k=k), k=k)
+        return ambient.to_tangent0(moved, k=k), moment, square
 
 
 def decayed(x: Tensor, w: Tensor | float, *, k: float | Tensor = 1.0) -> Tensor:
@@ -66,5 +70,5 @@ def lifted_gradient(v: Tensor, g: Tensor, k: float | Tensor) -> Tensor:
     radius, u = norm_and_direction(v)
     a = rescale(radius, k)
     frame = polar_gradient(a, u, g)
-    outward, a = frame[..., :1], a.unsqueeze(-1)
-    return torch.cat([torch.sinh(a) * outward, torch.cosh(a) * outward * u + frame[..., 1:]], -1)
+    outward, a = frame.radial.unsqueeze(-1), a.unsqueeze(-1)
+    return torch.cat([torch.sinh(a) * outward, torch.cosh(a) * outward * u + frame.perpendicular], -1)

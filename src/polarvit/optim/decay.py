@@ -16,7 +16,7 @@ def decayed_radius(a: Tensor, w: Tensor | float) -> Tensor:
     For w e^a << 1 this shrinks sinh a by 1 - w, as decoupled decay does. Beyond a = ln(1/w) one step roughly halves the
     radius: that is what the centroid asks, because the origin outweighs a point whose mass w e^a it exceeds.
     """
-    w = w.to(a) if isinstance(w, Tensor) else a.new_full((), w)
+    w = (w.to(a) if isinstance(w, Tensor) else a.new_full((), w)).expand_as(a)  # one w a point: compiles into one loop
     rest = torch.log1p(-w + w * torch.exp(-a))
     growth = torch.exp(a.clamp_max(80.0))
     near = torch.log1p(2 * w * sh(a) * growth / (1 - w + w * torch.exp(-a)))

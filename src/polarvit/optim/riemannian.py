@@ -1,12 +1,8 @@
 """Riemannian AdamW in polar form.
 
 Ordinary parameters get PyTorch's AdamW, fused or foreach. Points of hyperbolic space, stored as v = r u, move on the
-manifold (after Bdeir et al., 2025), every quantity in the polar frame, where nothing cancels:
-
-    x  <- centroid({x, o}; 1 - lr wd, lr wd)                   decay: a closed form in the radius
-    xi  = (g.u, (a/sinh a)(g - (g.u)u))                        Riemannian gradient of g = dL/dv
-    m  <- b1 m + (1 - b1) xi,   s <- b2 s + (1 - b2) |xi|^2    one second moment per point
-    x  <- exp_x(-lr m^/(sqrt(s^) + eps)),   m <- transported along
+manifold (after Bdeir et al., 2025), every quantity in the polar frame, where nothing cancels: `points.moved` has the
+equations.
 
 The decay is a radial move, and radial moves leave frame components as they are; so does a change of curvature, which
 keeps v (log at the origin with the old k, exp with the new). A learnable curvature therefore needs no more than to
@@ -15,7 +11,6 @@ move last.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,14 +19,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
-from polarvit.geometry import PolarPoint, PolarTangent, exp_map, to_tangent0, transport
-from polarvit.geometry.directions import norm_and_direction
-from polarvit.geometry.scaled import rescale, restore, sh
-from polarvit.optim.decay import decayed_radius
+from polarvit.optim.points import moved, moved_compiled, worth_compiling
 from polarvit.parameters import Role
 
-LIVE = ("anchors", "curvature")
-"""Group entries that belong to the model, not to the optimizer's state."""
+LIVE = ("anchors", "curvature", "compile")
+"""Group entries that are no part of the optimizer's state: they belong to the model or to the machine."""
 
 
 class RiemannianAdamW(Optimizer):
@@ -39,7 +31,9 @@ class RiemannianAdamW(Optimizer):
 
     A plain iterable of parameters is treated as ordinary ones. `capturable` keeps step counts on the device for CUDA
     graphs (lr may then be a tensor); `fused` and `foreach` choose the implementation for ordinary parameters as in
-    `torch.optim.AdamW`. Sparse gradients are not supported.
+    `torch.optim.AdamW`. `compile` does it for points: True runs their step through `torch.compile` (six launches on a
+    GPU instead of three hundred, a few seconds at the first step), False as plain PyTorch, None compiles float32 points
+    on CUDA where Triton is installed. Sparse gradients are not supported.
     """
 
     def __init__(
@@ -53,6 +47,7 @@ class RiemannianAdamW(Optimizer):
         capturable: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
+        compile: bool | None = None,
     ) -> None:
         if not isinstance(lr, Tensor) and not lr >= 0:
             raise ValueError(f"RiemannianAdamW: lr must be non-negative, got {lr}")
@@ -69,6 +64,7 @@ class RiemannianAdamW(Optimizer):
             "capturable": capturable,
             "foreach": foreach,
             "fused": fused,
+            "compile": compile,
         }
         super().__init__(params, defaults)
         # A learnable curvature moves after everything that lives in the space it describes.
@@ -143,48 +139,27 @@ class RiemannianAdamW(Optimizer):
 
     def _move(self, group: dict[str, Any], params: list[Tensor]) -> None:
         states = [self.state[p] for p in params]
-        n, rows = params[0].shape[-1], [p.numel() // p.shape[-1] for p in params]
-        v = torch.cat([p.reshape(-1, n) for p in params])
-        g = torch.cat([p.grad.reshape(-1, n) for p in params])  # type: ignore[union-attr]
-        moment = torch.cat([s["exp_avg"].reshape(-1, n + 1) for s in states])
-        square = torch.cat([s["exp_avg_sq"].reshape(-1) for s in states])
+        n = params[0].shape[-1]
+        moments, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
+        v, g, moment, square = _joined(params, [p.grad for p in params], moments, squares)  # type: ignore[misc]
         torch._foreach_add_([s["step"] for s in states], 1)
-        step = states[0]["step"].to(v.device, torch.float64)
-        bias1, bias2 = (-torch.expm1(step * math.log(beta)).to(v) if beta else 1.0 for beta in group["betas"])
-        moved, moment = self._moved(group, v, g, moment, square, bias1, bias2)
-
-        for old, new in (
-            (params, moved),
-            ([s["exp_avg"] for s in states], moment),
-            ([s["exp_avg_sq"] for s in states], square),
-        ):
-            torch._foreach_copy_(old, [part.view_as(x) for part, x in zip(new.split(rows), old, strict=True)])
+        step = states[0]["step"].to(v.device)
+        new = self._moved(group, v.view(-1, n), g.view(-1, n), moment.view(-1, n + 1), square, step)
+        _part(new, params, moments, squares)
 
     def _moved(
-        self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, bias1: Any, bias2: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New points [N, n] and moments [N, n+1] from points v, gradients g and moments; `square` is updated."""
-        lr, k, (beta1, beta2) = group["lr"], curvature_of(group), group["betas"]
-        radius, u = norm_and_direction(v)
-        a = rescale(radius, k)
-        xi = polar_gradient(a, u, g)
-        if group["weight_decay"]:
-            radius = restore(decayed_radius(a, decay_weight(lr, group["weight_decay"], a)), k)
-        x = PolarPoint(radius, u)
-
-        moment.lerp_(xi, 1 - beta1)
-        square.lerp_(xi.square().sum(-1), 1 - beta2)
-        size = lr / bias1 / (torch.sqrt(square / bias2) + group["eps"])
-        way = -size.unsqueeze(-1) * moment
-        moved = exp_map(x, PolarTangent(way[:, 0], way[:, 1:]), k=k)
-        carried = transport(x, moved, PolarTangent(moment[:, 0], moment[:, 1:]), k=k)
-        # Rounding leaves a trace along u, which would grow over many transports.
-        across = carried.perpendicular
-        across = across - (across * moved.direction).sum(-1, keepdim=True) * moved.direction
-        return to_tangent0(moved), torch.cat([carried.radial.unsqueeze(-1), across], -1)
+        self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """New points [N, n], moments [N, n+1] and squares [N], by `points.moved`, compiled or not."""
+        wanted = group["compile"]
+        function = moved_compiled if (worth_compiling(v) if wanted is None else wanted) else moved
+        return function(
+            v, g, moment, square, step, group["lr"],
+            k=curvature_of(group), betas=tuple(group["betas"]), eps=group["eps"], decay=group["weight_decay"],
+        )  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:
-        """Without anchors and curvature: those are the model's."""
+        """Without anchors and curvature, which are the model's, and without the choice to compile."""
         state = super().state_dict()
         state["param_groups"] = [
             {key: value for key, value in group.items() if key not in LIVE} for group in state["param_groups"]
@@ -203,13 +178,6 @@ class RiemannianAdamW(Optimizer):
             group.update(kept)
 
 
-def polar_gradient(a: Tensor, u: Tensor, g: Tensor) -> Tensor:
-    """Riemannian gradient [..., n+1] (radial first) of a loss whose gradient in v = r u is g, at rescaled radius a."""
-    along = (g * u).sum(-1, keepdim=True)
-    ratio = torch.where(a > 0, a * torch.exp(-a) / torch.where(a > 0, sh(a), 1.0), 1.0)
-    return torch.cat([along, ratio.unsqueeze(-1) * (g - along * u)], -1)
-
-
 def curvature_of(group: dict[str, Any]) -> float | Tensor:
     """k of a group of points; a learnable one is stored as ln k."""
     curvature = group.get("curvature", 1.0)
@@ -220,9 +188,17 @@ def _step_counter(p: Tensor, on_device: bool) -> Tensor:
     return torch.zeros((), dtype=torch.float32, device=p.device if on_device else "cpu")
 
 
-def decay_weight(lr: float | Tensor, decay: float, like: Tensor) -> Any:
-    """The weight lr wd of the origin in one step."""
-    return (lr * decay).to(like) if isinstance(lr, Tensor) else lr * decay
+def _joined(*lists: list[Tensor]) -> tuple[Tensor, ...]:
+    """The entries of each list, one after the other in a vector: all vectors in one copy, so one launch."""
+    whole = torch.cat([x.reshape(-1) for xs in lists for x in xs])
+    return whole.split([sum(x.numel() for x in xs) for xs in lists])
+
+
+def _part(joined: tuple[Tensor, ...], *lists: list[Tensor]) -> None:
+    """The way back: the entries of each tensor into the members of its list, in one launch too."""
+    parts = [x.view(-1).split([y.numel() for y in ys]) for x, ys in zip(joined, lists, strict=True)]
+    members = [y for ys in lists for y in ys]
+    torch._foreach_copy_(members, [x.view_as(y) for x, y in zip(sum(parts, ()), members, strict=True)])
 
 
 def _alike(params: list[Tensor]) -> list[list[Tensor]]:
