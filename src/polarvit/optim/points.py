@@ -5,7 +5,7 @@
     m  <- b1 m + (1 - b1) xi,   s <- b2 s + (1 - b2) |xi|^2    one second moment per point
     x  <- exp_x(-lr m^/(sqrt(s^) + eps)),   m <- transported along
 
-In PyTorch this is three hundred small operations on a few rows, each a kernel of its own on a GPU; compiled, four.
+In PyTorch this is three hundred small operations on a few rows, each a kernel of its own on a GPU; compiled, three.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from polarvit.optim.decay import decayed_radius
 def moved(
     v: Tensor,
     g: Tensor,
-    moment: Tensor,
+    moment: PolarTangent,
     square: Tensor,
     step: Tensor,
     lr: float | Tensor,
@@ -38,7 +38,7 @@ def moved(
     eps: float,
     decay: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points [N, n], moments [N, n+1] (radial first) and squares [N] after a step with gradients g [N, n].
+    """Points [N, n], moments [N, n+1] (radial first) and squares [N] after a step of points v with gradients g [N, n].
 
     `step` counts from 1, a 0-dim tensor. Inputs stay as they are.
     """
@@ -51,16 +51,14 @@ def moved(
     x = PolarPoint(radius, u)
 
     m = PolarTangent(
-        torch.lerp(moment[:, 0], xi.radial, 1 - betas[0]),
-        torch.lerp(moment[:, 1:], xi.perpendicular, 1 - betas[0]),
+        torch.lerp(moment.radial, xi.radial, 1 - betas[0]),
+        torch.lerp(moment.perpendicular, xi.perpendicular, 1 - betas[0]),
     )
     s = torch.lerp(square, xi.radial.square() + xi.perpendicular.square().sum(-1), 1 - betas[1])
     size = -lr / bias1 / (torch.sqrt(s / bias2) + eps)
     y = exp_map(x, PolarTangent(size * m.radial, size.unsqueeze(-1) * m.perpendicular), k=k)
     m = transport(x, y, m, k=k)
-    # Rounding leaves a trace along u, which would grow over many transports.
-    across = m.perpendicular - (m.perpendicular * y.direction).sum(-1, keepdim=True) * y.direction
-    return to_tangent0(y), torch.cat([m.radial.unsqueeze(-1), across], -1), s
+    return to_tangent0(y), torch.cat([m.radial.unsqueeze(-1), m.perpendicular], -1), s
 
 
 def bias(beta: float, step: Tensor, like: Tensor) -> Tensor | float:
@@ -91,13 +89,15 @@ def compiled() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
 
 
 def moved_compiled(
-    v: Tensor, g: Tensor, moment: Tensor, square: Tensor, step: Tensor, lr: float | Tensor, **options: Any
+    v: Tensor, g: Tensor, moment: PolarTangent, square: Tensor, step: Tensor, lr: float | Tensor, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`moved` in a few kernels. The rate goes in as a tensor: a number would be compiled in, and again when it changes.
 
     One compilation serves every step with the same shapes, `k`, `betas`, `eps` and `decay`; after the first step
     nothing is read back or looked up on the host, so it may be captured in a CUDA graph.
     """
+    # Radial components at a stride would make the compiler loop over rows that it can hold at once.
+    moment = PolarTangent(moment.radial.contiguous(), moment.perpendicular)
     lr = lr.to(v.device) if isinstance(lr, Tensor) else torch.full((), lr, dtype=v.dtype, device=v.device)
     with torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS):
         return compiled()(v, g, moment, square, step, lr, **options)
