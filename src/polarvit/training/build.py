@@ -50,4 +50,5 @@ def build_optimizer(recipe: Recipe, model: VisionModel, *, capturable: bool) -> 
     """Riemannian AdamW over the model's parameters, grouped by role."""
     optim = recipe.optim
     groups = param_groups(model, optim.lr, optim.weight_decay)
-    return RiemannianAdamW(groups, betas=optim.betas, eps=optim.eps, capturable=capturable)
+    compile = None if recipe.train.compile else False
+    return RiemannianAdamW(groups, betas=optim.betas, eps=optim.eps, capturable=capturable, compile=compile)

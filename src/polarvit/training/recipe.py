@@ -107,7 +107,7 @@ class Train:
     seed: int = 0
     """Seed of the weights, the order of the data, its augmentation and stochastic depth."""
     compile: bool = False
-    """Compile the blocks of the model."""
+    """Compile the blocks of the model and, on a GPU, the step of its points."""
     cuda_graph: bool = False
     """Capture the whole step in a CUDA graph (one GPU, fixed shapes)."""
     ema: float | None = None

@@ -54,7 +54,7 @@ def start(
     targets = torch.randn(batch, setting.classes, device=device).softmax(-1)
     model, facts = build(one, setting, images, compiled=compiled)
     cuda = device.type == "cuda"
-    optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda)
+    optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda, compile=None if compiled else False)
     started = Started(
         model, TrainingStep(model, optimizer, Place(0, 1, device), precision=precision, graph=cuda), images, targets,
         {**facts, "parameters": sum(p.numel() for p in model.parameters())},
