@@ -4,8 +4,8 @@
     python benchmarks/attention_tune.py --shapes tiny
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
-other. The best belong into `forward_launch`, `backward_launch` of `kernels/attention/operator.py` and into `tiles`,
-`TURNS` of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench attention`.
+other. The best belong into `forward_tile`, `backward_tile` of `kernels/attention/operator.py` and into `tiles`, `TURNS`
+of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench attention`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def points(b: int, h: int, n: int, d: int) -> list[Tensor]:
     return out
 
 
-def attention_steps(shape: tuple[int, int, int, int], launch: tuple[int, ...]) -> Steps:
-    """Forward and backward of the operator with one launch for all its kernels: block, warps and registers."""
-    attention.forward_launch = attention.backward_launch = lambda width, n: attention.Launch(*launch)  # type: ignore[assignment]
+def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
+    """Forward and backward of the operator with one tile for both: rows, columns, warps, unrolling, registers."""
+    attention.forward_tile = attention.backward_tile = lambda n, width: attention.Tile(*launch)  # type: ignore[assignment]
     inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
     radius, direction, stats = attention.attention_forward(*inputs)
     upstream = torch.randn_like(radius), torch.randn_like(direction)
@@ -73,7 +73,14 @@ def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -
 
 STEPS: dict[str, Callable[..., Steps]] = {"attention": attention_steps, "heads": head_steps}
 LAUNCHES: dict[str, list[Any]] = {
-    "attention": [(64, 1), (32, 1), (16, 1), (64, 2), (64, 2, 168), (64, 2, 128), (32, 2), (32, 4)],
+    "attention": [
+        (32, 32, 2, 16),
+        (32, 32, 2, 8),
+        (64, 32, 4, 16),
+        (64, 32, 4, 8),
+        (32, 32, 2, 4),
+        (64, 32, 4, 8, 168),
+    ],
     "heads": [(n, each, turns) for n in (2048, 4096, 8192) for each in (16,) for turns in (1, 2)] + [(4096, 32, 1)],
 }
 

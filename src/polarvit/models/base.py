@@ -166,7 +166,9 @@ class VisionModel(nn.Module, Pretrained):
         """Compile the parts of the model for training; one compilation serves all blocks.
 
         Evaluation, with its other batch sizes, runs as it is and costs no further compilation, unless asked for.
+        All models of a process share PyTorch's limit of eight compilations of one function; it is raised to 64.
         """
+        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
         self.compiled_evaluation = evaluation
         self.compiled = torch.compile(call, fullgraph=True, dynamic=False, **options)
 

@@ -1,8 +1,7 @@
-"""Backward kernels of polar attention for heads of up to 32 dimensions: a thread for a query, then a thread for a key.
+"""Backward kernels of polar attention: tiles of pairs, each distance once, no N x M matrix stored, nothing atomic.
 
-Scores are recomputed in both, no N x M matrix is stored, nothing is added atomically. Radius and direction of the
-centroid do not change when all weights are multiplied by one number, so the weights need no softmax normaliser and the
-usual row sum of the softmax gradient is zero. With the exponents of the forward kernel's rows,
+Radius and direction of the centroid do not change when all weights are multiplied by one number, so the weights need no
+softmax normaliser and the usual row sum of the softmax gradient is zero. With the exponents of the forward rows,
 
     A1 = w e^c / (T+|V|),   A2 = w e^-c / (E+S),   rho = (T+|V|) / (E+S) = e^(2 a_mu),
 
@@ -11,184 +10,301 @@ z_ij = t_i.(u_j - uhat_i) - g_i (1+rho_i)/2 * 1/2|u_j - uhat_i|^2, everything is
 
     d/d score   = A1 (g/2 + sh(c) z) - g/2 A2
     d/d radius  = A1 (g/2 + ch(c) z) + g/2 A2                      summed over rows
-    d/d u_j     = sh(c) sum_i A1 (t_i + g_i (1+rho_i)/2 (uhat_i - u_j)), made perpendicular to u_j.
+    d/d u_j     = sh(c) sum_i A1 (t_i + g_i (1+rho_i)/2 (uhat_i - u_j)), made perpendicular to u_j,
 
-A2 = A1 rho e^-2c. The query kernel leaves a row for each query, u, uhat, t and eight numbers; the key kernel walks over
-these rows.
+with A2 = A1 rho e^-2c. `attention_turn_kernel` prepares the rows. A program of `attention_backward_kernel` takes some
+blocks of rows, one after the other, and for each of them all keys. What a block of rows adds to the keys goes into the
+program's own copy of their gradients. Where a head has one program and values of one chunk of dimensions, its last
+block finishes them; else `attention_gather_kernel` adds up the copies and takes the last step of the values' gradients.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: SIM102 - an outer condition of capitals is the compiler's, the inner one the kernel's
 
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import LOG2E, cosh, scaled_sinh
-from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, HELD, RADIUS, SH, SHRUNK, SINH, UP
-from polarvit.kernels.attention.rows import distance_gradients, half_powers
-from polarvit.kernels.attention.tile_backward import HIGHEST, balanced
+from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
+from polarvit.kernels.attention.tiles import (
+    distance_gradients,
+    get,
+    get_inside,
+    matrix,
+    numbers,
+    of_columns,
+    of_rows,
+    radial_terms,
+    sharp_product,
+    squared_chords,
+    transposed,
+    within,
+)
 
-HALF, GROWN, SHIFT = BETA, SH, SHRUNK  # the places of a row's own numbers: g/2, g/2 rho, and the exponent of T+|V|
+HIGHEST = tl.constexpr(120.0)
 
 
-@triton.jit(do_not_specialize=["ZERO"])
-def attention_query_kernel(
-    query_radius, query, packed_keys, mask, scale_pointer, out, stats, grad_radius, grad,
-    to_query_radius, to_query, to_scale, packed,
-    HEADS, N, M, ZERO,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
-):  # fmt: skip
+@triton.jit
+def attention_turn_kernel(
+    out, stats, grad_radius, grad, turned, terms, N, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr
+):
+    """For each row: t, and as `terms` [heads, 3, N]: g/2, g/2 rho and the exponent of A1's denominator."""
     head = tl.program_id(0).to(tl.int64)
-    b, h = head // HEADS, head % HEADS
     rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    row_valid = rows < N
-    place = rows + ZERO
-    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
-    in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    LONG_KEY: tl.constexpr = WIDTH + VALUE_WIDTH + ENTRIES
-    packed_keys += head * M * LONG_KEY
-    scale = tl.load(scale_pointer + h)
-
-    inside = in_width[:, None] & row_valid[None, :]
-    value_inside = in_value[:, None] & row_valid[None, :]
-    spot = head * WIDTH * N + dims[:, None] * N + place[None, :]
-    value_spot = head * VALUE_WIDTH * N + value_dims[:, None] * N + place[None, :]
-    q = tl.load(query + spot, mask=inside, other=0.0).to(tl.float32)
-    uhat = tl.load(out + value_spot, mask=value_inside, other=0.0)
-    t = tl.load(grad + value_spot, mask=value_inside, other=0.0)
-    a = tl.load(query_radius + head * N + place, mask=row_valid, other=0.0).to(tl.float32)
-    stats += head * 4 * N + place
-    base = tl.load(stats, mask=row_valid, other=0.0)
-    tau = tl.load(stats + N, mask=row_valid, other=1e38)
-    lam = tl.load(stats + 2 * N, mask=row_valid, other=1e38)
-    log_v = tl.load(stats + 3 * N, mask=row_valid, other=1e38)
-    half = 0.5 * tl.load(grad_radius + head * N + place, mask=row_valid, other=0.0)
-    grown = half * tl.exp2(tl.minimum(tau - lam, HIGHEST))
+    valid = rows < N
+    dims = tl.arange(0, PAD)
+    spot = head * WIDTH * N + dims[:, None] * N + rows[None, :]
+    inside = (dims < WIDTH)[:, None] & valid[None, :]
+    uhat = tl.load(out + spot, mask=inside, other=0.0)
+    t = tl.load(grad + spot, mask=inside, other=0.0)
+    stats += head * 4 * N + rows
+    base = tl.load(stats, mask=valid, other=0.0)
+    tau = tl.load(stats + N, mask=valid, other=0.0)
+    lam = tl.load(stats + 2 * N, mask=valid, other=0.0)
+    log_v = tl.load(stats + 3 * N, mask=valid, other=0.0)
+    half = 0.5 * tl.load(grad_radius + head * N + rows, mask=valid, other=0.0)
     turn = tl.where(log_v < 1e37, tl.exp2(tl.minimum(tau - log_v, HIGHEST)), 0.0)
-    shift = base + tau
-    t = turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat)
-    up, down, sinh_a = half_powers(a)
-    cosh_a = cosh(tl.minimum(a, HELD))
-    LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
-    pack = packed + (head * N + rows) * LONG
-    tl.store(pack[None, :] + dims[:, None], q, mask=inside)
-    tl.store(pack[None, :] + (WIDTH + value_dims)[:, None], uhat, mask=value_inside)
-    tl.store(pack[None, :] + (WIDTH + VALUE_WIDTH + value_dims)[:, None], t, mask=value_inside)
-    pack += WIDTH + 2 * VALUE_WIDTH
-    tl.store(pack + UP, 2.0 * up, mask=row_valid)
-    tl.store(pack + DOWN, 2.0 * down, mask=row_valid)
-    tl.store(pack + SINH, 4.0 * sinh_a, mask=row_valid)
-    tl.store(pack + RADIUS, a, mask=row_valid)
-    tl.store(pack + HALF, half, mask=row_valid)
-    tl.store(pack + GROWN, grown, mask=row_valid)
-    tl.store(pack + SHIFT, shift, mask=row_valid)
-
-    half_pull = 0.5 * (half + grown)
-    highest = tl.max(a, 0)
-    score_sum = tl.zeros([BLOCK], tl.float32)
-    up_sum = tl.zeros([BLOCK], tl.float32)
-    radius_sum = tl.zeros([BLOCK], tl.float32)
-    radius_up = tl.zeros([BLOCK], tl.float32)
-    scale_sum = tl.zeros([BLOCK], tl.float32)
-    scale_up = tl.zeros([BLOCK], tl.float32)
-    total = tl.zeros([PAD, BLOCK], tl.float32)
-    for j in range(M):
-        row = packed_keys + j * LONG_KEY
-        v = tl.load(row + dims, mask=in_width, other=0.0)
-        w = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-        row += WIDTH + VALUE_WIDTH
-        step = q - v[:, None]
-        distance2, by_chord, by_a = distance_gradients(
-            a, up, down, sinh_a, cosh_a,
-            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-            tl.sum(step * step, 0), highest,
-        )  # fmt: skip
-        apart = w[:, None] - uhat
-        z = tl.sum(apart * (t - half_pull[None, :] * apart), 0)
-        weight = tl.exp2((scale * -LOG2E) * distance2 + (tl.load(row + BETA) - shift))
-        if HAS_MASK:
-            weight = tl.where(tl.load(mask + b * M + j) != 0, weight, 0.0)
-        by_score = weight * (half + tl.load(row + SH) * z - grown * tl.load(row + SHRUNK))
-        total += (by_score * by_chord)[None, :] * step
-        score_sum += by_score
-        up_sum += weight
-        radius_sum += by_score * by_a
-        radius_up += weight * by_a
-        scale_sum += by_score * distance2
-        scale_up += weight * distance2
-    radius_total = -2.0 * scale * balanced(radius_sum, radius_up, score_sum, up_sum)
-    scale_total = balanced(scale_sum, scale_up, score_sum, up_sum)
-    tl.store(to_query_radius + head * N + place, radius_total, mask=row_valid)
-    tl.store(to_query + spot, -2.0 * scale * total, mask=inside)
-    share = -tl.sum(tl.where(row_valid, scale_total, 0.0), 0)
-    tl.store(to_scale + head * tl.num_programs(1) + tl.program_id(1), share)
+    terms += head * 3 * N + rows
+    tl.store(turned + spot, turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat), mask=inside)
+    tl.store(terms, half, mask=valid)
+    tl.store(terms + N, half * tl.exp2(tl.minimum(tau - lam, HIGHEST)), mask=valid)
+    tl.store(terms + 2 * N, base + tau, mask=valid)
 
 
-@triton.jit(do_not_specialize=["ZERO"])
-def attention_key_kernel(
-    key_radius, key, value_radius, value, mask, scale_pointer, packed,
-    to_key_radius, to_key, to_value_radius, to_value,
-    HEADS, N, M, ZERO,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
+@triton.jit
+def value_terms(
+    out, turned, value, rows, columns, N, M, half_pull,
+    TQ: tl.constexpr, TK: tl.constexpr, VALUE_WIDTH: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(0).to(tl.int64)
-    batch, h = head // HEADS, head % HEADS
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    valid = columns < M
-    place = columns + ZERO
-    dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
-    in_width, in_value = dims < WIDTH, value_dims < VALUE_WIDTH
-    LONG: tl.constexpr = WIDTH + 2 * VALUE_WIDTH + ENTRIES
-    packed += head * N * LONG
-    scale = tl.load(scale_pointer + h)
+    """z_ij of the module's docstring, one coordinate after the other."""
+    z = tl.zeros([rows.shape[0], columns.shape[0], TQ, TK], tl.float32)
+    for d in tl.range(0, VALUE_WIDTH, loop_unroll_factor=UNROLL):
+        step = of_columns(get(value + columns + d * M)) - of_rows(get(out + rows + d * N))
+        z += step * (of_rows(get(turned + rows + d * N)) - of_rows(half_pull) * step)
+    return z
 
-    inside = in_width[:, None] & valid[None, :]
-    value_inside = in_value[:, None] & valid[None, :]
-    spot = head * WIDTH * M + dims[:, None] * M + place[None, :]
-    value_spot = head * VALUE_WIDTH * M + value_dims[:, None] * M + place[None, :]
-    v = tl.load(key + spot, mask=inside, other=0.0).to(tl.float32)
-    w = tl.load(value + value_spot, mask=value_inside, other=0.0).to(tl.float32)
-    b = tl.load(key_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
-    c = tl.load(value_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
-    beta, sh, shrunk = c * LOG2E, scaled_sinh(c), tl.exp(-2.0 * c)
-    attend = valid
-    if HAS_MASK:
-        attend = valid & (tl.load(mask + batch * M + place, mask=valid, other=0) != 0)
-    beta = tl.where(attend, beta, float("-inf"))  # no weight at all
-    up, down, sinh_b = half_powers(b)
-    cosh_b = cosh(tl.minimum(b, HELD))
-    highest = tl.max(b, 0)
+
+@triton.jit
+def add_four(a, b, c, d, e, f, g, h):
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def add_seven(a, b, c, d, e, f, g, h, i, j, k, m, n, o):
+    return a + h, b + i, c + j, d + k, e + m, f + n, g + o
+
+
+@triton.jit
+def attention_backward_kernel(
+    query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms,
+    to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
+    HEADS, N, M, BLOCKS,
+    WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    TQ: tl.constexpr, TK: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, FINISH: tl.constexpr,
+    SIDE: tl.constexpr, EXACT: tl.constexpr, CHUNK: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """Program (head, part) takes BLOCKS blocks of queries, MANY if that is more than one.
+
+    Products with a tile take CHUNK dimensions at a time. EXACT: no tile reaches past the last row or column.
+    SIDE, unless 0, is N = M known to the compiler, which then folds the steps from one coordinate to the next.
+    """
+    if SIDE > 0:
+        N = SIDE
+        M = SIDE
+    head = tl.program_id(0).to(tl.int64)
+    copy = tl.program_id(1) * tl.num_programs(0) + head
+    query += head * WIDTH * N
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    out += head * VALUE_WIDTH * N
+    turned += head * VALUE_WIDTH * N
+    terms += head * 3 * N
+    query_radius += head * N
+    key_radius += head * M
+    value_radius += head * M
+    to_query += head * WIDTH * N
+    to_key += copy * WIDTH * M
+    to_value += copy * VALUE_WIDTH * M
+    to_key_radius += copy * M
+    to_value_radius += copy * M
+    scale = tl.load(scale_pointer + head % HEADS)
+    begin = tl.program_id(1) * BLOCKS * ROWS
+    FULL: tl.constexpr = EXACT and WIDTH % CHUNK == 0
+    VALUE_FULL: tl.constexpr = EXACT and VALUE_WIDTH % CHUNK == 0
+    lowest = tl.arange(0, CHUNK)
+    key_centre = tl.load(key + lowest * M, mask=lowest < WIDTH, other=0.0).to(tl.float32)
+    value_centre = tl.load(value + lowest * M, mask=lowest < VALUE_WIDTH, other=0.0).to(tl.float32)
+    for start in range(begin, tl.minimum(begin + BLOCKS * ROWS, N), ROWS):
+        rows = numbers(start, ROWS, TQ)
+        row_valid = rows < N
+        spots = within(rows, N, EXACT)
+        line = start + tl.arange(0, ROWS)
+        on_line = line < N
+        half_a, down_a, ebb_a, sh_a = radial_terms(get(query_radius + spots))
+        half, grown = get(terms + spots), get(terms + N + spots)
+        shift = tl.where(row_valid, get(terms + 2 * N + spots), 1e38)  # no weight where there is no row
+        half_pull = 0.5 * (half + grown)
+        line_pull = get_inside(terms + line, on_line, EXACT) + get_inside(terms + N + line, on_line, EXACT)
+        # Sums over the columns of a thread; over threads they are added up once, after all columns.
+        score_sum = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        up_sum = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        radius_sum = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        radius_up = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        scale_sum = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        scale_up = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        chord_sum = tl.zeros([ROWS // TQ, TQ, TK], tl.float32)
+        kept = tl.zeros([CHUNK, ROWS], tl.float32)
+        for first in range(0, M, COLUMNS):
+            columns = numbers(first, COLUMNS, TK)
+            in_range = columns < M
+            places = within(columns, M, EXACT)
+            edge = first + tl.arange(0, COLUMNS)
+            on_edge = edge < M
+            c = get(value_radius + places)
+            sh, shrunk = scaled_sinh(c), fast_exp2(c * (-2.0 * LOG2E))
+            attend = in_range
+            if HAS_MASK:
+                attend = in_range & (tl.load(mask + head // HEADS * M + places) != 0)
+            beta = tl.where(attend, c * LOG2E, float("-inf"))  # no weight at all
+            half_b, down_b, ebb_b, sh_b = radial_terms(get(key_radius + places))
+            square = squared_chords(query, key, spots, places, N, M, TQ, TK, WIDTH, UNROLL)
+            distance2, by_chord, by_a, by_b = distance_gradients(
+                half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square
+            )
+            weight = fast_exp2((scale * -LOG2E) * distance2 + (of_columns(beta) - of_rows(shift)))
+            z = value_terms(out, turned, value, spots, places, N, M, half_pull, TQ, TK, VALUE_WIDTH, UNROLL)
+            under = of_rows(grown) * of_columns(shrunk)
+            shared = of_columns(sh) * z
+            by_score = weight * (of_rows(half) + shared - under)
+            chords = by_score * by_chord
+            score_sum += tl.sum(by_score, 1)
+            up_sum += tl.sum(weight, 1)
+            radius_sum += tl.sum(by_score * by_a, 1)
+            radius_up += tl.sum(weight * by_a, 1)
+            scale_sum += tl.sum(by_score * distance2, 1)
+            scale_up += tl.sum(weight * distance2, 1)
+            chord_sum += tl.sum(chords, 1)
+            by_value_radius = weight * (of_rows(half) + (z - shared) + under)  # ch(c) = 1 - sh(c)
+            key_sum, value_sum, pulled, chorded = tl.reduce(
+                (tl.sum(by_score * by_b, 0), tl.sum(by_value_radius, 0), tl.sum(weight * of_rows(half_pull), 0),
+                 tl.sum(chords, 0)), 1, add_four,
+            )  # fmt: skip
+            key_sum *= -2.0 * scale
+            if MANY:
+                if start > begin:
+                    key_sum += tl.load(to_key_radius + columns, mask=in_range, other=0.0)
+                    value_sum += tl.load(to_value_radius + columns, mask=in_range, other=0.0)
+            tl.store(to_key_radius + columns, key_sum, mask=in_range)
+            tl.store(to_value_radius + columns, value_sum, mask=in_range)
+
+            # sum_j g_ij (q_i - k_j) and its mirror, from one centre so that little cancels.
+            chord_rows, chord_columns = matrix(chords, ROWS, COLUMNS), transposed(chords, ROWS, COLUMNS)
+            for d in tl.range(0, WIDTH, CHUNK):
+                dims = d + tl.arange(0, CHUNK)
+                spot, inside = dims[:, None] * M + edge[None, :], (dims < WIDTH)[:, None] & on_edge[None, :]
+                row_spot, row_inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & on_line[None, :]
+                centre = key_centre
+                if d > 0:
+                    centre = tl.load(key + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
+                away = get_inside(key + spot, inside, FULL) - centre[:, None]
+                away_rows = get_inside(query + row_spot, row_inside, FULL) - centre[:, None]
+                to_k = away * tl.reshape(chorded, (COLUMNS,))[None, :]
+                to_k -= sharp_product(away_rows, chord_rows, tl.zeros([CHUNK, COLUMNS], tl.float32))
+                to_k *= -2.0 * scale
+                if MANY:
+                    if start > begin:
+                        to_k += tl.load(to_key + spot, mask=inside, other=0.0)
+                tl.store(to_key + spot, to_k, mask=inside)
+                if WIDTH <= CHUNK:
+                    kept = sharp_product(away, chord_columns, kept)
+                else:
+                    kept = sharp_product(away, chord_columns, tl.zeros([CHUNK, ROWS], tl.float32))
+                    if first > 0:
+                        kept += tl.load(to_query + row_spot, mask=row_inside, other=0.0)
+                    tl.store(to_query + row_spot, kept, mask=row_inside)
+
+            weights = matrix(weight, ROWS, COLUMNS)
+            for d in tl.range(0, VALUE_WIDTH, CHUNK):
+                dims = d + tl.arange(0, CHUNK)
+                deep = dims < VALUE_WIDTH
+                spot, inside = dims[:, None] * M + edge[None, :], deep[:, None] & on_edge[None, :]
+                row_spot, row_inside = dims[:, None] * N + line[None, :], deep[:, None] & on_line[None, :]
+                centre = value_centre
+                if d > 0:
+                    centre = tl.load(value + dims * M, mask=deep, other=0.0).to(tl.float32)
+                outward = line_pull[None, :] * (get_inside(out + row_spot, row_inside, VALUE_FULL) - centre[:, None])
+                outward += get_inside(turned + row_spot, row_inside, VALUE_FULL)
+                w = get_inside(value + spot, inside, VALUE_FULL)
+                to_w = sharp_product(outward, weights, tl.zeros([CHUNK, COLUMNS], tl.float32))
+                to_w -= tl.reshape(2.0 * pulled, (COLUMNS,))[None, :] * (w - centre[:, None])
+                if MANY:
+                    if start > begin:
+                        to_w += tl.load(to_value + spot, mask=inside, other=0.0)
+                if FINISH:
+                    if start + ROWS >= N:
+                        to_w = finished(to_w, w, tl.reshape(sh, (COLUMNS,)))
+                tl.store(to_value + spot, to_w, mask=inside)
+            if WIDTH > CHUNK:
+                tl.debug_barrier()  # what a thread adds up in memory, another may have written
+
+        score_sum, up_sum, radius_sum, radius_up, scale_sum, scale_up, chord_sum = tl.reduce(
+            (score_sum, up_sum, radius_sum, radius_up, scale_sum, scale_up, chord_sum), 2, add_seven
+        )
+        # The score gradients of a row add up to zero; what rounding leaves is taken off in proportion to A1, or it
+        # would be multiplied by the mean of D^2 or its derivative, which is larger than the result.
+        excess = score_sum / tl.where(up_sum > 0.0, up_sum, 1.0)
+        tl.store(to_query_radius + head * N + rows, -2.0 * scale * (radius_sum - radius_up * excess), mask=row_valid)
+        share = tl.sum(tl.sum(tl.where(row_valid, scale_up * excess - scale_sum, 0.0), 1), 0)
+        tl.store(to_scale + head * tl.cdiv(N, ROWS) + start // ROWS, share)
+        chord_line = tl.reshape(chord_sum, (ROWS,))[None, :]
+        for d in tl.range(0, WIDTH, CHUNK):
+            dims = d + tl.arange(0, CHUNK)
+            spot, inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & on_line[None, :]
+            centre = key_centre
+            if d > 0:
+                centre = tl.load(key + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
+            away = get_inside(query + spot, inside, FULL) - centre[:, None]
+            if WIDTH > CHUNK:
+                kept = tl.load(to_query + spot, mask=inside, other=0.0)
+            tl.store(to_query + spot, -2.0 * scale * (away * chord_line - kept), mask=inside)
+        if MANY:
+            tl.debug_barrier()
+
+
+@triton.jit
+def finished(to_w, w, sh):
+    """Gradients [dims, points] of value directions w, times sh(c) and perpendicular to w."""
+    to_w *= sh[None, :]
+    return to_w - tl.sum(to_w * w, 0)[None, :] * w
+
+
+@triton.jit
+def attention_gather_kernel(
+    value_radius, value, key_radius_parts, key_parts, value_radius_parts, value_parts,
+    to_key_radius, to_key, to_value_radius, to_value, PARTS, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Adds up the copies [PARTS, heads, ...] of the keys' and values' gradients, and finishes those of directions."""
+    head = tl.program_id(0).to(tl.int64)
+    heads = tl.num_programs(0)
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    valid = place < M
+    dims, value_dims = tl.arange(0, PAD)[:, None], tl.arange(0, VALUE_PAD)[:, None]
+    inside, value_inside = (dims < WIDTH) & valid[None, :], (value_dims < VALUE_WIDTH) & valid[None, :]
+    spot, value_spot = dims * M + place[None, :], value_dims * M + place[None, :]
     key_sum = tl.zeros([BLOCK], tl.float32)
     value_sum = tl.zeros([BLOCK], tl.float32)
-    to_v = tl.zeros([PAD, BLOCK], tl.float32)
+    to_k = tl.zeros([PAD, BLOCK], tl.float32)
     to_w = tl.zeros([VALUE_PAD, BLOCK], tl.float32)
-    for i in range(N):
-        row = packed + i * LONG
-        q = tl.load(row + dims, mask=in_width, other=0.0)
-        uhat = tl.load(row + WIDTH + value_dims, mask=in_value, other=0.0)
-        t = tl.load(row + WIDTH + VALUE_WIDTH + value_dims, mask=in_value, other=0.0)
-        row += WIDTH + 2 * VALUE_WIDTH
-        half, grown = tl.load(row + HALF), tl.load(row + GROWN)
-        step = v - q[:, None]
-        distance2, by_chord, by_b = distance_gradients(
-            b, up, down, sinh_b, cosh_b,
-            tl.load(row + RADIUS), tl.load(row + UP), tl.load(row + DOWN), tl.load(row + SINH),
-            tl.sum(step * step, 0), highest,
-        )  # fmt: skip
-        apart = w - uhat[:, None]
-        pull = half + grown
-        z = tl.sum(apart * (t[:, None] - (0.5 * pull) * apart), 0)
-        weight = tl.exp2((scale * -LOG2E) * distance2 + (beta - tl.load(row + SHIFT)))
-        under = grown * shrunk
-        by_score = weight * (half + sh * z - under)
-        to_v += (by_score * by_chord)[None, :] * step
-        to_w += weight[None, :] * (t[:, None] - pull * apart)
-        key_sum += by_score * by_b
-        value_sum += weight * (half + (0.5 + 0.5 * shrunk) * z + under)
-    to_w *= sh[None, :]
-    to_w -= tl.sum(to_w * w, 0)[None, :] * w
-    tl.store(to_key_radius + head * M + place, -2.0 * scale * key_sum, mask=valid)
+    for part in range(PARTS):
+        copy = part * heads + head
+        key_sum += tl.load(key_radius_parts + copy * M + place, mask=valid, other=0.0)
+        value_sum += tl.load(value_radius_parts + copy * M + place, mask=valid, other=0.0)
+        to_k += tl.load(key_parts + copy * WIDTH * M + spot, mask=inside, other=0.0)
+        to_w += tl.load(value_parts + copy * VALUE_WIDTH * M + value_spot, mask=value_inside, other=0.0)
+    c = tl.load(value_radius + head * M + place, mask=valid, other=0.0).to(tl.float32)
+    value_spot += head * VALUE_WIDTH * M
+    w = tl.load(value + value_spot, mask=value_inside, other=0.0).to(tl.float32)
+    tl.store(to_key_radius + head * M + place, key_sum, mask=valid)
     tl.store(to_value_radius + head * M + place, value_sum, mask=valid)
-    tl.store(to_key + spot, -2.0 * scale * to_v, mask=inside)
-    tl.store(to_value + value_spot, to_w, mask=value_inside)
+    tl.store(to_key + head * WIDTH * M + spot, to_k, mask=inside)
+    tl.store(to_value + value_spot, finished(to_w, w, scaled_sinh(c)), mask=value_inside)

@@ -12,6 +12,41 @@ import triton.language as tl
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
+
+
+@triton.jit
+def fast_log2(x):
+    """log2 x for x >= 1 by the hardware's approximation, off by at most 2^-22: a distance stays within its rounding."""
+    if INTERPRETED:
+        return tl.log2(x)
+    return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def fast_exp2(x):
+    """2^x by the hardware's approximation, to 2 units in the last place; 0 below 2^-126."""
+    if INTERPRETED:
+        return tl.exp2(x)
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def fast_rsqrt(x):
+    """1/sqrt(x) for x >= 2^-126 by the hardware's approximation, to 2 units in the last place."""
+    if INTERPRETED:
+        return tl.rsqrt(x)
+    return tl.inline_asm_elementwise(
+        "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def fast_reciprocal(x):
+    """1/x for x >= 2^-126 by the hardware's approximation, to 1 unit in the last place; inf below."""
+    if INTERPRETED:
+        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
@@ -76,12 +111,6 @@ def scaled_cosh(x):
 def log_twice_sinh(x):
     """ln(2 sinh x) for x >= 0, at any radius."""
     return x + tl.log(2.0 * scaled_sinh(x))
-
-
-@triton.jit
-def log_twice_cosh(x):
-    """ln(2 cosh x) for x >= 0, at any radius."""
-    return x + log1p(tl.exp(-2.0 * x))
 
 
 @triton.jit

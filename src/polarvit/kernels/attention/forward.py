@@ -1,4 +1,4 @@
-"""Forward kernel of polar attention for heads of up to 64 dimensions: a thread for a query, one pass over the keys.
+"""Forward kernel of polar attention for heads of up to 32 dimensions: a thread for a query, one pass over the keys.
 
 Exponents are counted in powers of two. For a score s (times log2 e) and a value radius c (times log2 e, `beta`), a key
 contributes the mass 2^(s + beta) sh(c) and the radial term 2^(s - beta); each of the two sums has its own running
@@ -13,8 +13,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LN2
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, RADIUS, SH, SINH, UP
-from polarvit.kernels.attention.rows import half_powers, log2_distance
-from polarvit.kernels.attention.tile_forward import NOTHING, finish_rows
+from polarvit.kernels.attention.rows import NOTHING, finish_rows, half_powers, log2_distance, store_stats
 
 
 @triton.jit(do_not_specialize=["ZERO"])
@@ -99,9 +98,4 @@ def attention_forward_kernel(
     tl.store(out_radius + head * N + place, tl.where(some, radius, 0.0), mask=row_valid)
     place_out = out + head * N * VALUE_WIDTH + value_dims[:, None] * N + place[None, :]
     tl.store(place_out, direction, mask=in_value[:, None] & row_valid[None, :])
-    # Rows that attend to nothing get exponents with which every weight of the backward pass vanishes.
-    stats += head * 4 * N + place
-    tl.store(stats, tl.where(some, mass_exponent, 0.0), mask=row_valid)
-    tl.store(stats + N, tl.where(some, tau, -NOTHING), mask=row_valid)
-    tl.store(stats + 2 * N, tl.where(some, lam, -NOTHING), mask=row_valid)
-    tl.store(stats + 3 * N, tl.where(turned, log_v, -NOTHING), mask=row_valid)
+    store_stats(stats + head * 4 * N + place, N, row_valid, some, turned, mass_exponent, tau, lam, log_v)

@@ -1,4 +1,4 @@
-"""What every query asks of a key, in one row: its direction, its value's direction and seven numbers, padded to eight.
+"""What every query asks of a key, in one row: its direction, its value's direction and six numbers, padded to eight.
 
 The kernels that give each query a thread walk over the keys one by one; a row is read by all threads at once. Radii of
 keys are held at 85, beyond which `rows` takes the far formula from the radius itself.
@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, scaled_sinh, sinh
+from polarvit.kernels.attention.rows import HELD
 
-HELD = tl.constexpr(85.0)
-UP, DOWN, SINH, RADIUS, BETA, SH, SHRUNK = (tl.constexpr(i) for i in range(7))
+UP, DOWN, SINH, RADIUS, BETA, SH = (tl.constexpr(i) for i in range(6))
 ENTRIES = tl.constexpr(8)
 
 
@@ -21,7 +21,7 @@ def attention_pack_kernel(
     key_radius, key, value_radius, value, packed, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """For key radius b and value radius c the numbers are e^(b/2), e^(-b/2), sinh b, b, c log2 e, sh(c), e^-2c."""
+    """For key radius b and value radius c the numbers are e^(b/2), e^(-b/2), sinh b, b, c log2 e, sh(c)."""
     head = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = place < M
@@ -45,5 +45,4 @@ def attention_pack_kernel(
     numbers = tl.where(entry == RADIUS, b[None, :], numbers)
     numbers = tl.where(entry == BETA, (c * LOG2E)[None, :], numbers)
     numbers = tl.where(entry == SH, scaled_sinh(c)[None, :], numbers)
-    numbers = tl.where(entry == SHRUNK, tl.exp(-2.0 * c)[None, :], numbers)
     tl.store(row[None, :] + entry, numbers, mask=valid[None, :])

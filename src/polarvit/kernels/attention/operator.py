@@ -9,6 +9,7 @@ neighbouring points.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,62 +17,67 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.attention.backward import attention_key_kernel, attention_query_kernel
+from polarvit.kernels.attention.backward import (
+    attention_backward_kernel,
+    attention_gather_kernel,
+    attention_turn_kernel,
+)
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
-from polarvit.kernels.attention.tile_backward import tile_key_kernel, tile_query_kernel
-from polarvit.kernels.attention.tile_forward import tile_forward_kernel
+from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
 
-WIDEST_FORWARD, WIDEST_BACKWARD = 64, 32
-"""Heads up to here give each query a thread of its own; its numbers would not fit into registers beyond."""
+WIDEST_WALK = 32
+"""Heads up to here give each query a thread of its own forward; its numbers would not fit into registers beyond."""
+
+CHUNK = 16
+"""Dimensions that one product with a tile takes, backward."""
+
+PROGRAMS, MOST_PARTS = 1024, 8
+"""Backward, a head is divided among programs until there are so many in all, or so many copies of its gradients."""
 
 
 @dataclass(frozen=True)
-class Launch:
-    """Queries (or keys) of a program, its warps, and how many registers a thread may have at most."""
+class Walk:
+    """Queries of a program that gives each of them a thread, and its warps."""
 
     block: int
     warps: int
-    registers: int | None = None
-
-    def options(self) -> dict[str, Any]:
-        options = {"BLOCK": self.block, "num_warps": self.warps, "num_stages": 1}
-        return options if self.registers is None else {**options, "maxnreg": self.registers}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Block sizes, warps and unrolling of a launch over tiles of pairs, and how its products are taken."""
+    """Rows and columns of a tile of pairs, warps, coordinates a turn of a loop takes, registers a thread may have."""
 
     rows: int
     columns: int
-    warps: int = 4
-    unroll: int = 4
-    precision: str = ""
+    warps: int
+    unroll: int = 16
+    registers: int | None = None
+
+    def fits(self, n: int, m: int) -> bool:
+        """Whether no tile reaches past the last row or column."""
+        return n % self.rows == 0 and m % self.columns == 0
+
+    def options(self) -> dict[str, Any]:
+        """A warp is four rows by eight columns of threads, and warps are stacked."""
+        return {
+            "ROWS": self.rows, "COLUMNS": self.columns, "TQ": 4 * self.warps, "TK": 8, "UNROLL": self.unroll,
+            "num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers,
+        }  # fmt: skip
 
 
-def forward_launch(width: int, n: int) -> Launch:
-    """Two queries a thread share the loads of a key, where registers allow it."""
-    return Launch(64, 1) if width <= 32 and n > 32 else Launch(32, 1)
+def forward_walk(n: int) -> Walk:
+    """Two queries a thread share the loads of a key."""
+    return Walk(64, 1) if n > 32 else Walk(32, 1)
 
 
-def backward_launch(width: int, n: int) -> Launch:
-    """One query, or key, a thread."""
-    return Launch(64, 2) if n > 32 else Launch(32, 1)
+def forward_tile(n: int, width: int) -> Tile:
+    """Sixteen pairs a thread, sixteen coordinates at a time."""
+    return Tile(32, 32, 2)
 
 
-def sharp_products() -> str:
-    """How products of float32 tiles are taken: as sharp as float32, on the tensor cores.
-
-    Both the centroid (measured against eps) and its gradient (differences of nearly equal sums) need all 24 bits.
-    `bf16x6` splits each factor into three bfloat16 and keeps them; `tf32x3`, where a Triton lacks it, keeps 22;
-    `ieee` would leave the tensor cores and spill. The interpreter computes in float32 whatever it is told.
-    """
-    if triton.knobs.runtime.interpret:
-        return "ieee"
-    from triton.backends.nvidia.compiler import CUDAOptions
-
-    return "bf16x6" if "bf16x6" in CUDAOptions.allowed_dot_input_precisions else "tf32x3"
+def backward_tile(n: int, width: int) -> Tile:
+    return Tile(64, 32, 4) if width > 32 and n > 32 else Tile(32, 32, 2)
 
 
 def fitting(length: int, largest: int) -> int:
@@ -79,13 +85,13 @@ def fitting(length: int, largest: int) -> int:
     return next((size for size in (16, 32) if length <= size and size <= largest), largest)
 
 
-def forward_tile(n: int, m: int) -> Tile:
-    """64 rows are one warp group of the tensor cores; few keys at a time fit into registers without spilling."""
-    return Tile(fitting(n, 64), fitting(m, 32), unroll=8, precision=sharp_products())
+def side(n: int, m: int) -> int:
+    """The number of tokens where a kernel of its own for that number is worth while, else 0.
 
-
-def backward_tile(n: int, m: int) -> Tile:
-    return Tile(fitting(n, 32), fitting(m, 64), precision=sharp_products())
+    It is for those of square images of up to 1,024 patches, with or without a class token.
+    """
+    square = n in (math.isqrt(n) ** 2, math.isqrt(n) ** 2 + 1)
+    return n if n == m and n <= 1025 and square else 0
 
 
 def padded(width: int, least: int = 1) -> int:
@@ -111,6 +117,16 @@ def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Te
     return packed
 
 
+def value_chords(value: Tensor, columns: int) -> Tensor:
+    """Half the squared distances among the values of each block of `columns`."""
+    b, h, width, m = value.shape
+    chords = new_output((b, h, triton.cdiv(m, columns), columns, columns), value)
+    value_chords_kernel[(b * h, triton.cdiv(m, columns))](
+        value, chords, m, WIDTH=width, COLUMNS=columns, TQ=8, TK=8, UNROLL=16, num_warps=2
+    )
+    return chords
+
+
 @torch.library.custom_op("polarvit::attention", mutates_args=())
 def attention_forward(
     query_radius: Tensor,
@@ -125,23 +141,22 @@ def attention_forward(
     """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
     b, h, width, n = query.shape
     value_width, m = value.shape[-2:]
-    widest = max(width, value_width)
     outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
     attend = scale if mask is None else mask.view(torch.uint8)
     sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
-    if widest <= WIDEST_FORWARD:
-        launch = forward_launch(widest, n)
-        attention_forward_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs,
-            h, n, m, 0, PAD=padded(width), VALUE_PAD=padded(value_width), **launch.options(), **sizes,
+    if max(width, value_width) <= WIDEST_WALK:
+        walk = forward_walk(n)
+        attention_forward_kernel[(b * h, triton.cdiv(n, walk.block))](
+            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs, h, n, m, 0,
+            PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=walk.block, num_warps=walk.warps, num_stages=1,
+            **sizes,
         )  # fmt: skip
         return outputs
-    tile = forward_tile(n, m)
-    tile_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
-        query_radius, query, key_radius, key, value_radius, value, attend, scale,
-        *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), BLOCK_N=tile.rows, BLOCK_M=tile.columns,
-        PRECISION=tile.precision,
-        UNROLL=tile.unroll, num_warps=tile.warps, num_stages=1, **sizes,
+    tile = forward_tile(n, max(width, value_width))
+    wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
+        query_radius, query, key_radius, key, value_radius, value, value_chords(value, tile.columns), attend, scale,
+        *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
+        EXACT=tile.fits(n, m), **tile.options(), **sizes,
     )  # fmt: skip
     return outputs
 
@@ -179,49 +194,38 @@ def attention_backward(
     """Gradients in the order of the forward's first seven arguments, float32."""
     b, h, width, n = query.shape
     value_width, m = value.shape[-2:]
-    widest = max(width, value_width)
-    attend = scale if mask is None else mask.view(torch.uint8)
-    sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
+    tile = backward_tile(n, max(width, value_width))
+    blocks = triton.cdiv(n, tile.rows)
+    parts = min(blocks, MOST_PARTS, triton.cdiv(PROGRAMS, b * h))
+    turns = triton.cdiv(blocks, parts)
+    parts = triton.cdiv(blocks, turns)
+    finish = parts == 1 and value_width <= CHUNK
     to_query_radius, to_query = new_output((b, h, n), query), new_output((b, h, width, n), query)
-    to_key_radius, to_key = new_output((b, h, m), query), new_output((b, h, width, m), query)
-    to_value_radius, to_value = new_output((b, h, m), query), new_output((b, h, value_width, m), query)
-    gradients = (to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value)
-    upstream = grad_radius.contiguous(), grad.contiguous()
-    if widest <= WIDEST_BACKWARD:
-        sizes |= {"PAD": padded(width), "VALUE_PAD": padded(value_width)}
-        packed = new_output((b, h, n, width + 2 * value_width + ENTRIES.value), query)
-        launch = backward_launch(widest, n)
-        to_scale = new_output((b, h, triton.cdiv(n, launch.block)), scale)
-        attention_query_kernel[(b * h, triton.cdiv(n, launch.block))](
-            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, direction, stats,
-            *upstream, to_query_radius, to_query, to_scale, packed, h, n, m, 0,
-            **launch.options(), **sizes,
+    to_scale = new_output((b, h, blocks), scale)
+    shapes = (b, h, m), (b, h, width, m), (b, h, m), (b, h, value_width, m)
+    copies = [new_output((parts, *shape), query) for shape in shapes]
+    turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
+    block = fitting(n, 64)
+    attention_turn_kernel[(b * h, triton.cdiv(n, block))](
+        direction, stats, grad_radius.contiguous(), grad.contiguous(), turned, terms, n,
+        WIDTH=value_width, PAD=padded(value_width), BLOCK=block, num_warps=2,
+    )  # fmt: skip
+    attention_backward_kernel[(b * h, parts)](
+        query_radius, query, key_radius, key, value_radius, value, scale if mask is None else mask.view(torch.uint8),
+        scale, direction, turned, terms,
+        to_query_radius, to_query, *copies, to_scale, h, n, m, turns,
+        WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=mask is not None, MANY=turns > 1, FINISH=finish,
+        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=CHUNK, **tile.options(),
+    )  # fmt: skip
+    gradients = [copy[0] for copy in copies] if parts == 1 else [new_output(shape, query) for shape in shapes]
+    if not finish:
+        block = fitting(m, 32)
+        attention_gather_kernel[(b * h, triton.cdiv(m, block))](
+            value_radius, value, *copies, *gradients, parts, m, WIDTH=width, PAD=padded(width),
+            VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block, num_warps=4,
         )  # fmt: skip
-        launch = backward_launch(widest, m)
-        attention_key_kernel[(b * h, triton.cdiv(m, launch.block))](
-            key_radius, key, value_radius, value, attend, scale, packed,
-            to_key_radius, to_key, to_value_radius, to_value, h, n, m, 0,
-            **launch.options(), **sizes,
-        )  # fmt: skip
-    else:
-        tile = backward_tile(n, m)
-        to_scale = new_output((b, h, triton.cdiv(n, tile.rows)), scale)
-        tensors = (
-            query_radius, query, key_radius, key, value_radius, value, attend, scale,
-            direction, stats, *upstream, *gradients, to_scale,
-        )  # fmt: skip
-        sizes |= {
-            "PAD": padded(width, 16), "VALUE_PAD": padded(value_width, 16), "BLOCK_N": tile.rows,
-            "BLOCK_M": tile.columns, "PRECISION": tile.precision, "UNROLL": tile.unroll,
-        }  # fmt: skip
-        tile_query_kernel[(b * h, triton.cdiv(n, tile.rows))](
-            *tensors, h, n, m, num_warps=tile.warps, num_stages=1, **sizes
-        )
-        tile_key_kernel[(b * h, triton.cdiv(m, tile.columns))](
-            *tensors, h, n, m, num_warps=tile.warps, num_stages=1, **sizes
-        )
     # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
-    return (*gradients, to_scale.sum((0, 2)))
+    return (to_query_radius, to_query, *gradients, to_scale.sum((0, 2)))  # type: ignore[return-value]
 
 
 @attention_backward.register_fake

@@ -16,20 +16,20 @@ sinh a sinh b |u-v|^2 is taken in the log domain instead.
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import LN2, LOG2E, asinh_series, log1p, log_twice_cosh, log_twice_sinh, sinh
-from polarvit.kernels.attention.keys import HELD
+from polarvit.kernels.attention.elementary import (
+    LN2,
+    LOG2E,
+    asinh_of_root,
+    fast_log2,
+    log1p,
+    log_twice_sinh,
+    logaddexp2,
+    sinh,
+)
 
+HELD = tl.constexpr(85.0)
 FAR = tl.constexpr(40.0)
-LARGEST_SLOPE = tl.constexpr(1e34)
-INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
-
-
-@triton.jit
-def fast_log2(x):
-    """log2 x for x >= 1 by the hardware's approximation, off by at most 2^-22: a distance stays within its rounding."""
-    if INTERPRETED:
-        return tl.log2(x)
-    return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+NOTHING = tl.constexpr(-1e38)
 
 
 @triton.jit
@@ -61,36 +61,25 @@ def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, hi
 
 
 @triton.jit
-def distance_gradients(a, up, down, sinh_a, cosh_a, b, key_up, key_down, key_sinh, square, highest):
-    """D^2 and half its derivatives by 1/2|u-v|^2 and by a, from queries to one key (or from keys to one query).
+def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent):
+    """Centroid radius and the logarithms (relative to `mass_exponent`) of T+|V|, E+S and |V|."""
+    log_v = tl.log2(mass * mean_norm)
+    log_e = tl.log2(radial) + (radial_exponent - mass_exponent)
+    lam = logaddexp2(tl.log2(spread / (1.0 + mean_norm)), log_e)
+    tau = logaddexp2(1.0 + log_v, lam)
+    far = 0.5 * (tau - lam) * LN2
+    root = tl.exp2(log_v - 0.5 * lam - 0.5 * tau)
+    return tl.where(far < 1.0, asinh_of_root(root * root), far), tau, lam, log_v
 
-    With K = D / sinh D they are K sinh a sinh b and K (sinh(a-b) + 1/2 cosh a sinh b |u-v|^2). Far out the first one
-    outgrows every float and is held at 1e34.
+
+@triton.jit
+def store_stats(place, N, valid, some, turned, mass_exponent, tau, lam, log_v):
+    """Four numbers a row for the backward pass, N apart.
+
+    Rows that attend to nothing (`some` is false) or have no mean direction (`turned`) get exponents with which every
+    weight, or every turn, of the backward pass vanishes.
     """
-    first, second = up * key_down, down * key_up
-    apart = 0.5 * (a - b)
-    near = apart * apart
-    near = apart + apart * near * (1.0 / 6.0 + near * (1.0 / 120.0))
-    gap = tl.where(tl.abs(apart) < 0.25, near, first - second)
-    s = gap * gap + sinh_a * (key_sinh * square)
-    inverse, inverse_cosh = tl.rsqrt(tl.maximum(s, 1e-36)), tl.rsqrt(1.0 + s)
-    root = s * inverse
-    half = tl.where(s < 0.25, asinh_series(root, s), LN2 * fast_log2(root + (1.0 + s) * inverse_cosh))
-    slope = tl.where(s > 1e-30, half * inverse * inverse_cosh, 1.0)
-    distance2 = 4.0 * half * half
-    by_chord = tl.minimum((4.0 * sinh_a) * (slope * key_sinh), LARGEST_SLOPE)
-    radial = slope * (2.0 * gap * (first + second))
-    angular = 0.5 * slope * square
-    by_a = radial + cosh_a * (key_sinh * angular)
-    if b + highest > FAR:
-        far_gap, _, distance = far_terms(a, b, square)
-        far = (distance > FAR) | (tl.maximum(a, b) > HELD)
-        distance2 = tl.where(far, distance * distance, distance2)
-        growth = log_twice_sinh(a) + log_twice_sinh(b) - distance
-        by_chord = tl.where(far, 0.5 * distance * tl.exp(tl.minimum(growth, 72.0)), by_chord)
-        by_chord = tl.where(square > 0.0, by_chord, 0.0)
-        radial = distance * tl.exp(far_gap - distance)
-        radial = tl.where(a < b, -radial, radial)
-        size = tl.log(0.25 * square) - distance
-        by_a = tl.where(far, radial + distance * tl.exp(log_twice_cosh(a) + log_twice_sinh(b) + size), by_a)
-    return distance2, by_chord, by_a
+    tl.store(place, tl.where(some, mass_exponent, 0.0), mask=valid)
+    tl.store(place + N, tl.where(some, tau, -NOTHING), mask=valid)
+    tl.store(place + 2 * N, tl.where(some, lam, -NOTHING), mask=valid)
+    tl.store(place + 3 * N, tl.where(turned, log_v, -NOTHING), mask=valid)

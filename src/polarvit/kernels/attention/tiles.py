@@ -1,13 +1,19 @@
-"""What the attention kernels compute for a tile of [rows, columns] pairs: chords, distances and their gradients.
+"""Tiles of pairs: how they lie over the threads, their distances and the derivatives of these.
 
-A tile never sees an ambient coordinate. Angles enter as the chord 1/2|u - v|^2, added up from differences of single
-coordinates; a product u.v would leave nothing of a small angle. Distances come from the haversine form
+A tile of rows (queries) and columns (keys) is a tensor [RQ, RK, TQ, TK]. The compiler spreads a tensor over threads
+from its last dimension on, and TQ TK is the number of threads, so each thread holds RQ x RK pairs of RQ rows and RK
+columns in registers: a coordinate loaded once serves four pairs, and the sixteen pairs of a thread hide each other's
+latency. Row i = rq TQ + tq, column j = rk TK + tk; numbers of rows are [RQ, TQ], those of columns [RK, TK].
 
-    sinh^2(D/2) = sinh^2((a-b)/2) + sinh a sinh b chord/2
+Distances come from quantities that no radius can make overflow. With S = e^-(a+b) sinh^2(D/2), C = e^-(a+b) cosh^2(D/2)
+and sh(x) = e^-x sinh x,
 
-with radii held at 85 so that nothing becomes NaN. Only a tile with radii that large enters a branch that replaces the
-pairs whose D is beyond 60 by the asymptote e^D = e^|a-b| + 2 sinh a sinh b chord, in the log domain; those closer
-than 60 were not touched by the hold, as no chord of float32 is smaller than e^-104.
+    S = (e^-(a+b)/2 sinh((a-b)/2))^2 + 1/4 sh(a) sh(b) |u-v|^2,   C = S + e^-(a+b),
+    D/2 = ln(sqrt S + sqrt C) + (a+b)/2.
+
+Below sinh^2(D/2) = 1/4 the logarithm gives way to the series of arsinh. The angle enters by differences of coordinates
+only: a product u.v would leave nothing of a small one. Two points so far out on one ray that S is below the smallest
+float are |a-b| apart.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -16,105 +22,149 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import (
+    LN2,
     LOG2E,
-    asinh_of_root,
-    cosh,
-    log1p,
-    log_twice_cosh,
-    log_twice_sinh,
-    sinh,
+    asinh_series,
+    fast_exp2,
+    fast_log2,
+    fast_reciprocal,
+    fast_rsqrt,
     sinh_series,
 )
-from polarvit.kernels.attention.keys import HELD
-from polarvit.kernels.attention.rows import LARGEST_SLOPE
 
-FAR = tl.constexpr(60.0)
+LARGEST_SLOPE = tl.constexpr(1e34)
+SMALLEST = tl.constexpr(1e-36)
 
 
 @triton.jit
-def product_zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """A tile of zeros, laid out over the threads as the result of a product.
+def numbers(first, COUNT: tl.constexpr, THREADS: tl.constexpr):
+    """Row (or column) numbers [COUNT / THREADS, THREADS] of a tile that begins at `first`."""
+    return first + tl.arange(0, COUNT // THREADS)[:, None] * THREADS + tl.arange(0, THREADS)[None, :]
 
-    The compiler spreads a plain tile so that each thread reloads every row; in the layout of the tensor cores a row
-    stays with four threads, its reductions are two shuffles, and the tile feeds the next product from registers.
+
+@triton.jit
+def of_rows(x):
+    return x[:, None, :, None]
+
+
+@triton.jit
+def of_columns(x):
+    return x[None, :, None, :]
+
+
+@triton.jit
+def matrix(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A tile as [ROWS, COLUMNS]."""
+    return tl.reshape(tl.permute(tile, (0, 2, 1, 3)), (ROWS, COLUMNS))
+
+
+@triton.jit
+def transposed(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A tile as [COLUMNS, ROWS]."""
+    return tl.reshape(tl.permute(tile, (1, 3, 0, 2)), (COLUMNS, ROWS))
+
+
+@triton.jit
+def within(numbers, COUNT, EXACT: tl.constexpr):
+    """Numbers held at the last one, unless EXACT says that a tile never reaches past it.
+
+    Kernels read the last row again where there is none and give it no weight: a load without a mask is one instruction.
     """
-    return tl.dot(tl.zeros([ROWS, 16], tl.float32), tl.zeros([16, COLUMNS], tl.float32), input_precision="tf32")
+    if EXACT:
+        return numbers
+    else:
+        return tl.minimum(numbers, COUNT - 1)
 
 
 @triton.jit
-def chord_tile(
-    total, x, y, x_offset, y_offset, x_valid, y_valid, x_step, y_step, WIDTH: tl.constexpr, UNROLL: tl.constexpr
+def get(pointer):
+    return tl.load(pointer).to(tl.float32)
+
+
+@triton.jit
+def get_inside(pointer, inside, EXACT: tl.constexpr):
+    """Load, zeros outside; EXACT says that there is no outside."""
+    if EXACT:
+        return tl.load(pointer).to(tl.float32)
+    else:
+        return tl.load(pointer, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def leading_bits(x):
+    """x with the last 13 of its 24 bits cut off: what the tensor cores read of a float32."""
+    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def sharp_product(x, y, total):
+    """total + x y by three products of leading bits and rests: 22 bits, on the tensor cores."""
+    high_x, high_y = leading_bits(x), leading_bits(y)
+    total = tl.dot(x - high_x, high_y, total, input_precision="tf32")
+    total = tl.dot(high_x, y - high_y, total, input_precision="tf32")
+    return tl.dot(high_x, high_y, total, input_precision="tf32")
+
+
+@triton.jit
+def radial_terms(radius):
+    """a/2, e^(-a/2), 1/2 e^-a and sh(a)."""
+    down = fast_exp2(radius * (-0.5 * LOG2E))
+    ebb = 0.5 * down * down
+    sh = tl.where(radius < 1.0, 2.0 * ebb * sinh_series(radius), 0.5 - 2.0 * ebb * ebb)
+    return 0.5 * radius, down, ebb, sh
+
+
+@triton.jit
+def squared_chords(
+    x, y, rows, columns, x_step, y_step, TQ: tl.constexpr, TK: tl.constexpr, WIDTH: tl.constexpr, UNROLL: tl.constexpr
 ):
-    """1/2|x_i - y_j|^2 for directions stored at x + x_offset + d x_step, y likewise; `total` is a tile of zeros."""
+    """|x_i - y_j|^2 for directions stored at x + rows + d x_step, y likewise."""
+    total = tl.zeros([rows.shape[0], columns.shape[0], TQ, TK], tl.float32)
     for d in tl.range(0, WIDTH, loop_unroll_factor=UNROLL):
-        left = tl.load(x + x_offset + d * x_step, mask=x_valid, other=0.0).to(tl.float32)
-        right = tl.load(y + y_offset + d * y_step, mask=y_valid, other=0.0).to(tl.float32)
-        step = left[:, None] - right[None, :]
+        step = of_rows(get(x + rows + d * x_step)) - of_columns(get(y + columns + d * y_step))
         total += step * step
-    return 0.5 * total
+    return total
 
 
 @triton.jit
-def radial_gap(a, b):
-    """sinh((a - b)/2) and cosh((a - b)/2) of rows a and columns b."""
-    half = 0.5 * (a[:, None] - b[None, :])
-    up = tl.exp2(half * LOG2E)
-    down = tl.exp2(half * -LOG2E)
-    return tl.where(tl.abs(half) < 1.0, sinh_series(half), 0.5 * (up - down)), 0.5 * (up + down)
+def half_distances(half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square):
+    """D/2 from rows a to columns b, their terms as `radial_terms` returns them, at squared chord lengths.
 
-
-@triton.jit
-def far_terms(a, b, chord):
-    """|a-b|, the logarithm of 2 sinh a sinh b chord, and D of the asymptote, for a tile."""
-    gap = tl.abs(a[:, None] - b[None, :])
-    angular = log_twice_sinh(a)[:, None] + log_twice_sinh(b)[None, :] + tl.log(0.5 * chord)
-    return gap, angular, tl.maximum(gap, angular) + log1p(tl.exp(-tl.abs(gap - angular)))
-
-
-@triton.jit
-def squared_distance(a, b, chord):
-    """D^2 of rows a and columns b, D the distance for curvature -1."""
-    radial, _ = radial_gap(a, b)
-    sinh_a, sinh_b = sinh(tl.minimum(a, HELD)), sinh(tl.minimum(b, HELD))
-    half = asinh_of_root(radial * radial + (0.5 * sinh_a)[:, None] * chord * sinh_b[None, :])
-    square = 4.0 * half * half
-    if tl.max(a, 0) + tl.max(b, 0) > FAR:
-        _, _, distance = far_terms(a, b, chord)
-        square = tl.where(distance > FAR, distance * distance, square)
-    return square
-
-
-@triton.jit
-def squared_distance_gradients(a, b, chord):
-    """D^2 and half its derivatives by the chord, by a and by b.
-
-    With K = D / sinh D they are K sinh a sinh b, K (sinh(a-b) + cosh a sinh b chord) and the mirror of that. Far out
-    the first one outgrows every float and is held at 1e34.
+    And what derivatives need: a/2 - b/2, the root of S's first term, S, 1/sqrt S and 1/sqrt C.
     """
-    sinh_gap, cosh_gap = radial_gap(a, b)
-    held_a, held_b = tl.minimum(a, HELD), tl.minimum(b, HELD)
-    sinh_a, sinh_b = sinh(held_a)[:, None], sinh(held_b)[None, :]
-    square = sinh_gap * sinh_gap + 0.5 * sinh_a * chord * sinh_b
-    half = asinh_of_root(square)
-    slope = tl.where(square > 0.0, half * tl.rsqrt(square) * tl.rsqrt(1.0 + square), 1.0)
-    distance2 = 4.0 * half * half
-    by_chord = tl.minimum(slope * sinh_a * sinh_b, LARGEST_SLOPE)
-    radial = slope * (2.0 * sinh_gap * cosh_gap)
-    angular = slope * chord
-    by_a = radial + cosh(held_a)[:, None] * (sinh_b * angular)
-    by_b = cosh(held_b)[None, :] * (sinh_a * angular) - radial
-    if tl.max(a, 0) + tl.max(b, 0) > FAR:
-        gap, angular, distance = far_terms(a, b, chord)
-        far = distance > FAR
-        distance2 = tl.where(far, distance * distance, distance2)
-        growth = log_twice_sinh(a)[:, None] + log_twice_sinh(b)[None, :] - distance
-        by_chord = tl.where(far, 0.5 * distance * tl.exp(tl.minimum(growth, 72.0)), by_chord)
-        by_chord = tl.where(chord > 0.0, by_chord, 0.0)
-        radial = distance * tl.exp(gap - distance)
-        radial = tl.where(a[:, None] < b[None, :], -radial, radial)
-        angular = tl.log(0.5 * chord) - distance
-        by_a_far = radial + distance * tl.exp(log_twice_cosh(a)[:, None] + log_twice_sinh(b)[None, :] + angular)
-        by_b_far = distance * tl.exp(log_twice_sinh(a)[:, None] + log_twice_cosh(b)[None, :] + angular) - radial
-        by_a = tl.where(far, by_a_far, by_a)
-        by_b = tl.where(far, by_b_far, by_b)
-    return distance2, by_chord, by_a, by_b
+    gap = of_rows(half_a) - of_columns(half_b)
+    y = gap * gap
+    both = of_rows(down_a) * of_columns(down_b)
+    near = (gap + gap * y * (1.0 / 6.0 + y * (1.0 / 120.0))) * both
+    radial = tl.where(tl.abs(gap) < 0.25, near, of_columns(ebb_b) - of_rows(ebb_a))
+    s = radial * radial + of_rows(0.25 * sh_a) * (of_columns(sh_b) * square)
+    c = s + both * both
+    inverse_s, inverse_c = fast_rsqrt(tl.maximum(s, SMALLEST)), fast_rsqrt(tl.maximum(c, SMALLEST))
+    sinh_half = s * inverse_s
+    far = LN2 * fast_log2(sinh_half + c * inverse_c) + (of_rows(half_a) + of_columns(half_b))
+    sinh_half *= fast_reciprocal(both)
+    y = sinh_half * sinh_half
+    half = tl.where(y < 0.25, asinh_series(sinh_half, y), far)
+    return tl.maximum(half, tl.abs(gap)), gap, radial, s, inverse_s, inverse_c
+
+
+@triton.jit
+def distance_gradients(half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square):
+    """D^2 and half its derivatives by 1/2|u-v|^2, by a and by b.
+
+    With K = D / sinh D they are K sinh a sinh b, K (sinh(a-b) + 1/2 cosh a sinh b |u-v|^2) and the mirror of that; here
+    K e^(a+b) multiplies scaled factors. Far out the first one outgrows every float and is held at 1e34.
+    """
+    half, gap, radial, s, inverse_s, inverse_c = half_distances(
+        half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square
+    )
+    slope = half * inverse_s * inverse_c
+    by_chord = tl.minimum(of_rows(sh_a) * (of_columns(sh_b) * slope), LARGEST_SLOPE)
+    by_chord = tl.where(square > 0.0, by_chord, 0.0)
+    radial = 2.0 * slope * (radial * (of_rows(ebb_a) + of_columns(ebb_b)))
+    radial = tl.where(s > 1e-34, radial, 2.0 * gap)
+    angular = 0.5 * slope * square
+    with_a, with_b = of_rows(sh_a) * angular, of_columns(sh_b) * angular  # e^-x cosh x = 1 - sh(x)
+    by_a = radial + (with_b - of_rows(sh_a) * with_b)
+    by_b = (with_a - of_columns(sh_b) * with_a) - radial
+    return 4.0 * half * half, by_chord, by_a, by_b
