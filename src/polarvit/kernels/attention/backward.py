@@ -254,7 +254,8 @@ def attention_backward_kernel(
         excess = score_sum / tl.where(up_sum > 0.0, up_sum, 1.0)
         tl.store(to_query_radius + head * N + rows, -2.0 * scale * (radius_sum - radius_up * excess), mask=row_valid)
         share = tl.sum(tl.sum(tl.where(row_valid, scale_up * excess - scale_sum, 0.0), 1), 0)
-        tl.store(to_scale + head * tl.cdiv(N, ROWS) + start // ROWS, share)
+        block = head // HEADS * tl.cdiv(N, ROWS) + start // ROWS
+        tl.store(to_scale + block * HEADS + head % HEADS, share)
         chord_line = tl.reshape(chord_sum, (ROWS,))[None, :]
         for d in tl.range(0, WIDTH, CHUNK):
             dims = d + tl.arange(0, CHUNK)

@@ -25,6 +25,7 @@ from polarvit.kernels.attention.backward import (
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
+from polarvit.kernels.sums import sum_rows
 
 WIDEST_WALK = 32
 """Heads up to here give each query a thread of its own forward; its numbers would not fit into registers beyond."""
@@ -201,7 +202,7 @@ def attention_backward(
     parts = triton.cdiv(blocks, turns)
     finish = parts == 1 and value_width <= CHUNK
     to_query_radius, to_query = new_output((b, h, n), query), new_output((b, h, width, n), query)
-    to_scale = new_output((b, h, blocks), scale)
+    to_scale = new_output((b * blocks, h), scale)
     shapes = (b, h, m), (b, h, width, m), (b, h, m), (b, h, value_width, m)
     copies = [new_output((parts, *shape), query) for shape in shapes]
     turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
@@ -225,7 +226,7 @@ def attention_backward(
             VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block, num_warps=4,
         )  # fmt: skip
     # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
-    return (to_query_radius, to_query, *gradients, to_scale.sum((0, 2)))  # type: ignore[return-value]
+    return (to_query_radius, to_query, *gradients, sum_rows(to_scale))  # type: ignore[return-value]
 
 
 @attention_backward.register_fake

@@ -93,8 +93,10 @@ def project_backward_op(
     grad_value_radius: Tensor,
     grad_value: Tensor,
     mode: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of product, a, weight, scalars, gain and rate."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the product; for queries, keys and values those of a, [3, B, N], and those of weight, gain, rate and
+    scalars side by side, [3, ...]: the compiler adds up and cuts these together with what follows.
+    """
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
     size = tiles(heads, width, 4096)
@@ -109,10 +111,7 @@ def project_backward_op(
         HEADS=heads, WIDTH=width, TURNS=TURNS, MODE=mode, num_warps=warps(size), **size,
     )  # fmt: skip
     # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
-    sums = sum_rows(partials.flatten(1)).view(3, -1)
-    to_weight, to_gain, to_rate, to_scalars = sums.split((heads * width, heads, 2 * heads, 3), 1)
-    parameters = (to_weight, to_scalars, to_gain, (to_rate[0] + to_rate[1]).view(heads, 2))
-    return to_product, to_a.sum(0), *(x.contiguous() for x in parameters)
+    return to_product, to_a, sum_rows(partials.flatten(1)).view(3, -1)
 
 
 @project_backward_op.register_fake
@@ -131,9 +130,9 @@ def _(
     grad_value_radius: Tensor,
     grad_value: Tensor,
     mode: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    like = (product, a, weight, scalars, log_gain)
-    return *(new_output(tuple(x.shape), a) for x in like), new_output((log_gain.shape[1], 2), a)  # type: ignore[return-value]
+) -> tuple[Tensor, Tensor, Tensor]:
+    columns = weight.shape[1] + 3 * log_gain.shape[1] + 3
+    return new_output(tuple(product.shape), a), new_output((3, *a.shape), a), new_output((3, columns), a)
 
 
 def _save_project(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -142,8 +141,11 @@ def _save_project(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _project_gradients(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-    gradients = project_backward_op(*ctx.saved_tensors, *upstream, ctx.mode)
-    return *gradients[:5], gradients[5] if ctx.mode else None, None, None
+    to_product, to_a, sums = project_backward_op(*ctx.saved_tensors, *upstream, ctx.mode)
+    columns, heads = ctx.saved_tensors[2].shape[1], ctx.saved_tensors[4].shape[1]
+    to_weight, to_gain, to_rate, to_scalars = sums.split((columns, heads, 2 * heads, 3), 1)
+    to_rate = (to_rate[0] + to_rate[1]).view(heads, 2) if ctx.mode else None
+    return to_product, to_a.sum(0), to_weight, to_scalars, to_gain, to_rate, None, None
 
 
 project_op.register_autograd(_project_gradients, setup_context=_save_project)
