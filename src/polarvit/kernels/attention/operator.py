@@ -30,10 +30,10 @@ from polarvit.kernels.sums import sum_rows
 WIDEST_WALK = 32
 """Heads up to here give each query a thread of its own forward; its numbers would not fit into registers beyond."""
 
-CHUNK = 16
-"""Dimensions that one product with a tile takes, backward."""
+LARGEST_CHUNK = 64
+"""Dimensions that one product with a tile takes at most, backward: its result stays in registers."""
 
-PROGRAMS, MOST_PARTS = 1024, 8
+PROGRAMS, MOST_PARTS = 1536, 8
 """Backward, a head is divided among programs until there are so many in all, or so many copies of its gradients."""
 
 
@@ -200,7 +200,8 @@ def attention_backward(
     parts = min(blocks, MOST_PARTS, triton.cdiv(PROGRAMS, b * h))
     turns = triton.cdiv(blocks, parts)
     parts = triton.cdiv(blocks, turns)
-    finish = parts == 1 and value_width <= CHUNK
+    chunk = min(LARGEST_CHUNK, padded(max(width, value_width), 16))
+    finish = parts == 1 and value_width <= chunk
     to_query_radius, to_query = new_output((b, h, n), query), new_output((b, h, width, n), query)
     to_scale = new_output((b * blocks, h), scale)
     shapes = (b, h, m), (b, h, width, m), (b, h, m), (b, h, value_width, m)
@@ -216,7 +217,7 @@ def attention_backward(
         scale, direction, turned, terms,
         to_query_radius, to_query, *copies, to_scale, h, n, m, turns,
         WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=mask is not None, MANY=turns > 1, FINISH=finish,
-        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=CHUNK, **tile.options(),
+        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=chunk, **tile.options(),
     )  # fmt: skip
     gradients = [copy[0] for copy in copies] if parts == 1 else [new_output(shape, query) for shape in shapes]
     if not finish:
