@@ -14,7 +14,7 @@ SHAPES = [(2, 9, 3, 8), (1, 5, 2, 6), (1, 17, 1, 16)]
 def poisoned(monkeypatch):
     torch.manual_seed(0)
     make = operator.new_output
-    monkeypatch.setattr(operator, "new_output", lambda shape, like: make(shape, like).fill_(torch.nan))
+    monkeypatch.setattr(operator, "new_output", lambda *given: make(*given).fill_(torch.nan))
 
 
 def inputs(shape: tuple[int, ...], device: torch.device) -> list[torch.Tensor]:
@@ -90,3 +90,17 @@ def test_heads_at_the_origin_and_empty_slices_are_finite(device):
     merged = merge_op(torch.zeros_like(outputs[0]), outputs[1].detach())
     assert merged[0].max() < 1e-15
     assert torch.isfinite(merged[1]).all()
+
+
+def test_a_bfloat16_product_is_computed_with_in_float32_and_gets_a_bfloat16_gradient(device):
+    product, *rest = inputs((2, 5, 2, 8), device)
+    rough = product.bfloat16().requires_grad_()
+    same = product.bfloat16().float().requires_grad_()
+    ways: list[torch.Tensor] = []
+    for x in (rough, same):
+        outputs = project_op(x, *rest, torch.full((5, 2), 0.3, device=device), MODES["separate"])
+        ways = ways or [torch.randn_like(y) for y in outputs]
+        assert all(y.dtype == torch.float32 for y in outputs)
+        sum((y * way).sum() for y, way in zip(outputs, ways, strict=True)).backward()
+    assert rough.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.grad.float(), same.grad, rtol=2.0**-7, atol=1e-30)  # interpreted, bits are cut off

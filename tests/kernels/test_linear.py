@@ -21,7 +21,7 @@ def inputs(rows: int, width: int, device: torch.device, radius: float = 4.0) -> 
 def poisoned(monkeypatch):
     torch.manual_seed(0)
     make = operator.new_output
-    monkeypatch.setattr(operator, "new_output", lambda shape, like: make(shape, like).fill_(torch.nan))
+    monkeypatch.setattr(operator, "new_output", lambda *given: make(*given).fill_(torch.nan))
 
 
 @pytest.mark.parametrize("activation", [None, "relu", "gelu"])
@@ -75,3 +75,16 @@ def test_any_input_radius_is_finite(far, device):
     torch.testing.assert_close(radius.double(), wanted, rtol=1e-6, atol=1e-5)
     (radius.sum() + direction.sum()).backward()
     assert all(torch.isfinite(x.grad).all() for x in leaves)
+
+
+def test_a_bfloat16_product_is_computed_with_in_float32_and_gets_a_bfloat16_gradient(device):
+    product, *rest = inputs(7, 20, device)
+    rough = product.bfloat16().requires_grad_()
+    same = product.bfloat16().float().requires_grad_()
+    ways = torch.randn(7, device=device), torch.randn(7, 20, device=device)
+    for x in (rough, same):
+        radius, direction, _ = linear_epilogue_op(x, *rest, ACTIVATIONS["gelu"], 1.0)
+        assert radius.dtype == direction.dtype == torch.float32
+        (radius * ways[0]).sum().add((direction * ways[1]).sum()).backward()
+    assert rough.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.grad.float(), same.grad, rtol=2.0**-7, atol=1e-30)  # interpreted, bits are cut off

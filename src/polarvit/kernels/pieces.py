@@ -39,14 +39,15 @@ def per_row(x):
 def piece_places(rows, columns, STRIDE: tl.constexpr, LANES: tl.constexpr):
     """Offsets of a tile, in rows STRIDE apart; with STRIDE 0 all are the same row.
 
-    Rows are called contiguous: the compiler lays out the most contiguous dimension first. In the second case the term
-    of the rows is 0, but in a form that the compiler does not drop before it has read this.
+    Rows are called contiguous: the compiler lays out the most contiguous dimension first. Columns are by fours: it
+    would give a thread eight of bfloat16, and then move them to meet float32. In the second case the term of the rows
+    is 0, but in a form that the compiler does not drop before it has read this.
     """
     if STRIDE == 0:
         start = per_row(rows // 65536) * 16
     else:
         start = per_row(rows) * STRIDE
-    return tl.max_contiguous(start + columns[None, :, :], (2, 1, LANES))
+    return tl.max_contiguous(start + columns[None, :, :], (2, 1, 4))
 
 
 @triton.jit
@@ -62,9 +63,9 @@ def piece_mask(valid, columns, WIDTH: tl.constexpr, EXACT: tl.constexpr):
 def load_piece(
     pointer, rows, valid, columns, STRIDE: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr, EXACT: tl.constexpr
 ):
-    """A tile of a matrix whose rows are STRIDE apart; zeros outside."""
+    """A tile, as float32, of a matrix whose rows are STRIDE apart; zeros outside."""
     places = piece_places(rows, columns, STRIDE, LANES)
-    return tl.load(pointer + places, mask=piece_mask(valid, columns, WIDTH, EXACT), other=0.0)
+    return tl.load(pointer + places, mask=piece_mask(valid, columns, WIDTH, EXACT), other=0.0).to(tl.float32)
 
 
 @triton.jit

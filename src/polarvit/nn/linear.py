@@ -12,7 +12,7 @@ from polarvit.geometry.directions import norm_and_direction
 from polarvit.geometry.scaled import rescale, restore, sqrt_k
 from polarvit.kernels.linear import linear_epilogue
 from polarvit.kernels.linear.reference import log_cosh, preactivation
-from polarvit.nn.precision import full, in_full_precision, product
+from polarvit.nn.precision import full, in_full_precision, rough_product
 from polarvit.nn.radius import AnchoredRadius, RadiusRule, radius_rule
 from polarvit.parameters import ORDINARY, Role
 
@@ -71,7 +71,7 @@ class PolarLinear(nn.Module):
         if x.dim != self.in_features:
             raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
         x = x.map(full)
-        return self.finish(x, product(x.direction, self.joined_weight()), k=k)
+        return self.finish(x, rough_product(x.direction, self.joined_weight()), k=k)
 
     def joined_weight(self) -> Tensor:
         """W_s, and below it phi, so that one product gives both; padded to a multiple of 8 rows."""
@@ -95,7 +95,7 @@ class PolarLinear(nn.Module):
             )
             return PolarPoint(restore(self.rule.bound_radius(radius), k), direction)
         klein = torch.tanh(a).unsqueeze(-1)
-        y = preactivation(klein * y + full(self.time_weight), a, self.activation, sqrt_k(k, a))
+        y = preactivation(klein * full(y) + full(self.time_weight), a, self.activation, sqrt_k(k, a))
         norm, direction = norm_and_direction(y)
         radius = self.rule(torch.log(norm) + log_cosh(a), a, x.direction, klein * x.direction)
         return PolarPoint(restore(radius, k), direction)

@@ -15,14 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polarvit.geometry import PolarPoint
+from polarvit.kernels.pick import full
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def full(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
@@ -55,9 +51,14 @@ def tensors_in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
+def rough_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype, and returned like that."""
+    return F.linear(x.to(weight.dtype), weight)
+
+
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype; returns full precision."""
-    return full(F.linear(x.to(weight.dtype), weight))
+    return full(rough_product(x, weight))
 
 
 class FeaturesFirst(torch.autograd.Function):
@@ -81,10 +82,10 @@ class FeaturesFirst(torch.autograd.Function):
 
 
 def product_features_first(x: Tensor, weight: Tensor) -> Tensor:
-    """W x^T, [features, all tokens of x]: what `product` gives, on a GPU stored so that neighbours are tokens."""
+    """W x^T, [features, all tokens of x]: a rough product, on a GPU stored so that neighbours are tokens."""
     dtype, device = weight.dtype, x.device.type
     if device == "cpu":
-        return product(x, weight).flatten(0, -2).mT
+        return rough_product(x, weight).flatten(0, -2).mT
     if dtype != torch.float64 and torch.is_autocast_enabled(device):  # autocast leaves float64 alone
         dtype = torch.get_autocast_dtype(device)
-    return full(FeaturesFirst.apply(x.flatten(0, -2).to(dtype), weight.to(dtype)))
+    return FeaturesFirst.apply(x.flatten(0, -2).to(dtype), weight.to(dtype))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.heads.reference import reference_merge_heads, reference_project_heads
-from polarvit.kernels.pick import fused_runs
+from polarvit.kernels.pick import full, fused_runs
 
 LARGEST_DIM = 1024
 
@@ -23,13 +25,13 @@ def project_heads(
 ) -> list[PolarPoint]:
     """Query, key and value heads [B, H, N] of rescaled radius, from one matrix product.
 
-    `product` [3 D + extra, B N] is [W_q; W_k; W_v] u^T, features first, with phi_q . u, phi_k . u, phi_v . u in the
-    next three rows; `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta, lambda, phi_0 of each;
-    `log_gain` [3, H]; `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q and k, `mode` none,
-    separate or joint.
+    `product` [3 D + extra, B N], float32 or bfloat16, is [W_q; W_k; W_v] u^T, features first, with phi_q . u,
+    phi_k . u, phi_v . u in the next three rows; `a` [B, N]; `weight` [3, D] the time columns; `scalars` [3, 3] beta,
+    lambda, phi_0 of each; `log_gain` [3, H]; `rate` [H, 2] and `place` [N, 2] = m/M of the horospherical shift of q
+    and k, `mode` none, separate or joint.
     """
-    if not heads_fused(weight.shape[1], product, a, weight):
-        return reference_project_heads(product, a, weight, scalars, log_gain, rate, place, mode)
+    if not heads_fused(weight.shape[1], a, weight, products=(product,)):
+        return reference_project_heads(full(product), a, weight, scalars, log_gain, rate, place, mode)
     from polarvit.kernels.heads.operator import MODES, project_op
 
     outputs = project_op(
@@ -45,9 +47,10 @@ def project_heads(
     return [PolarPoint(outputs[i], outputs[i + 1].mT) for i in (0, 2, 4)]
 
 
-def heads_fused(dim: int, *tensors: Tensor) -> bool:
+def heads_fused(dim: int, *tensors: Tensor, products: Sequence[Tensor] = ()) -> bool:
     """Whether the kernels take tokens of this dimension from such tensors."""
-    return fused_runs(*tensors) and dim <= LARGEST_DIM and all(x.numel() < 2**31 for x in tensors)
+    small = all(x.numel() < 2**31 for x in (*tensors, *products))
+    return small and dim <= LARGEST_DIM and fused_runs(*tensors, products=products)
 
 
 def merge_heads(heads: PolarPoint) -> PolarPoint:

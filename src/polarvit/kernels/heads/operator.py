@@ -16,9 +16,9 @@ TURNS = 1
 """Blocks of tokens that a program of the backward kernel takes one after the other."""
 
 
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
+def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
+    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def tiles(heads: int, width: int, numbers: int = 8192) -> dict[str, int]:
@@ -103,7 +103,7 @@ def project_backward_op(
     points = (grad_query_radius, grad_query, grad_key_radius, grad_key, grad_value_radius, grad_value)
     upstream = [x.contiguous() for x in points]
     programs = triton.cdiv(b * n, size["BLOCK"] * TURNS)
-    to_product, to_a = new_output(tuple(product.shape), a), new_output((3, b, n), a)
+    to_product, to_a = new_output(tuple(product.shape), a, product.dtype), new_output((3, b, n), a)
     partials = new_output((programs, 3, heads * width + 3 * heads + 3), a)
     project_backward_kernel[(programs, 3)](
         product, a, weight, scalars, log_gain, rate, place, *upstream,
@@ -132,7 +132,8 @@ def _(
     mode: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     columns = weight.shape[1] + 3 * log_gain.shape[1] + 3
-    return new_output(tuple(product.shape), a), new_output((3, *a.shape), a), new_output((3, columns), a)
+    to_product = new_output(tuple(product.shape), a, product.dtype)
+    return to_product, new_output((3, *a.shape), a), new_output((3, columns), a)
 
 
 def _save_project(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -44,7 +44,7 @@ def over_heads(x, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def coordinate(product, weight, klein, column, token, valid, T, INDEX: tl.constexpr):
     """One coordinate of z."""
-    p = tl.load(product + (column + INDEX) * T + token, mask=valid, other=0.0)
+    p = tl.load(product + (column + INDEX) * T + token, mask=valid, other=0.0).to(tl.float32)
     w = tl.load(weight + column + INDEX, mask=valid, other=0.0)
     return tl.where(valid, klein * p + w, 0.0)
 
@@ -90,11 +90,11 @@ def project_kernel(
     a = tl.load(a_in + spot, mask=pair, other=0.0)
     ch = scaled_cosh(a)
     klein = scaled_sinh(a) / ch
-    dot = tl.load(product + (3 * HEADS * WIDTH + j) * T + spot, mask=pair, other=0.0)
+    dot = tl.load(product + (3 * HEADS * WIDTH + j) * T + spot, mask=pair, other=0.0).to(tl.float32)
     product += j * HEADS * WIDTH * T
     weight += j * HEADS * WIDTH
     spots = dims[:, None] * T + alike(column * T + token, ZERO, BLOCK)[None, :]
-    p = tl.load(product + spots, mask=valid, other=0.0)
+    p = tl.load(product + spots, mask=valid, other=0.0).to(tl.float32)
     w = tl.load(weight + dims[:, None] * ONE + alike(column, ZERO, BLOCK)[None, :], mask=valid, other=0.0)
     z = tl.where(valid, klein[None, :] * p + w, 0.0)
     _, _, part, bare, empty = split(z, a, ch, klein, dot, scalars + 3 * j, HEADS_PAD, BLOCK)
@@ -176,9 +176,9 @@ def project_backward_kernel(
         a = tl.load(a_in + spot, mask=pair, other=0.0)
         ch = scaled_cosh(a)
         klein = scaled_sinh(a) / ch
-        dot = tl.load(product_dot + spot, mask=pair, other=0.0)
+        dot = tl.load(product_dot + spot, mask=pair, other=0.0).to(tl.float32)
         spots = dims[:, None] * T + alike(column * T + token, ZERO, BLOCK)[None, :]
-        p = tl.load(product + spots, mask=valid, other=0.0)
+        p = tl.load(product + spots, mask=valid, other=0.0).to(tl.float32)
         z = tl.where(valid, klein[None, :] * p + w, 0.0)
         norm, log_size, part, bare, empty = split(z, a, ch, klein, dot, scalars, HEADS_PAD, BLOCK)
         radius = bare * gain

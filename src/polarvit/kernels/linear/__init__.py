@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polarvit.kernels.linear.reference import radius_of_log_sinh, reference_linear_epilogue
-from polarvit.kernels.pick import fused_runs
+from polarvit.kernels.pick import full, fused_runs
 
 LARGEST_WIDTH = 4096
 
@@ -24,16 +24,24 @@ def linear_epilogue(
 ) -> tuple[Tensor, Tensor]:
     """Rescaled radius [...] and direction [..., out] of a polar layer's output.
 
-    `product` [..., out + extra] is u W_s^T with phi . u in column `out` (columns beyond are padding); `a` [...] the
-    rescaled input radius. With chi = tanh(a):
+    `product` [..., out + extra], float32 or bfloat16, is u W_s^T with phi . u in column `out` (columns beyond are
+    padding); `a` [...] the rescaled input radius. With chi = tanh(a):
 
         y = w_0 + chi product,   direction of phi(sqrt(k) cosh(a) y),
         l = beta ln|h| + slope a + chi (phi . u) + phi_0,   a' = asinh(e^l)
     """
-    fused = not isinstance(root_k, Tensor) and out_features <= LARGEST_WIDTH and fused_runs(product, a, time_weight)
-    if not fused:
+    narrow = not isinstance(root_k, Tensor) and out_features <= LARGEST_WIDTH
+    if not (narrow and fused_runs(a, time_weight, products=(product,))):
         return reference_linear_epilogue(
-            product, a, time_weight, beta, slope, phi0, out_features=out_features, activation=activation, root_k=root_k
+            full(product),
+            a,
+            time_weight,
+            beta,
+            slope,
+            phi0,
+            out_features=out_features,
+            activation=activation,
+            root_k=root_k,
         )
     from polarvit.kernels.linear.operator import ACTIVATIONS, linear_epilogue_op
 

@@ -44,9 +44,9 @@ def lanes(width: int) -> int:
     return min(triton.next_power_of_2(width), max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
 
 
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
+def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
+    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 @torch.library.custom_op("polarvit::linear_epilogue", mutates_args=())
@@ -107,7 +107,7 @@ def linear_epilogue_backward_op(
     blocks = triton.cdiv(rows, launch.rows)
     turns = triton.cdiv(blocks, launch.programs)
     programs, columns = triton.cdiv(blocks, turns), row_length(width + 3)
-    to_product, to_a = new_output((rows, stride), product), new_output((rows,), product)
+    to_product, to_a = new_output((rows, stride), product, product.dtype), new_output((rows,), product)
     partials = new_output((programs, columns), product)
     linear_backward_kernel[(programs,)](
         product, a, time_weight, beta, slope, radius, norm, grad_radius.contiguous(), grad.contiguous(),
@@ -134,8 +134,8 @@ def _(
     activation: int,
     root_k: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    shapes = (tuple(product.shape), (product.shape[0],), (time_weight.shape[0] + 3,))
-    return tuple(new_output(shape, product) for shape in shapes)  # type: ignore[return-value]
+    to_product = new_output(tuple(product.shape), product, product.dtype)
+    return to_product, new_output((product.shape[0],), product), new_output((time_weight.shape[0] + 3,), product)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -153,7 +153,7 @@ def _differentiate(
     if grad_radius is None:
         grad_radius = torch.zeros_like(a)
     if grad is None:
-        grad = product.new_zeros(product.shape[0], width)
+        grad = a.new_zeros(product.shape[0], width)
     to_product, to_a, parameters = linear_epilogue_backward_op(
         *ctx.saved_tensors, grad_radius, grad, ctx.activation, ctx.root_k
     )

@@ -59,7 +59,7 @@ def linear_forward_kernel(
     valid = first + rows < ROWS
     product += first * STRIDE
     a = tl.load(a_in + first + rows, mask=valid, other=0.0)
-    dot = tl.load(product + rows * STRIDE + WIDTH, mask=valid, other=0.0)
+    dot = tl.load(product + rows * STRIDE + WIDTH, mask=valid, other=0.0).to(tl.float32)
     ch = scaled_cosh(a)
     klein = scaled_sinh(a) / ch
     c = growth(a, ROOT_K)
@@ -111,7 +111,7 @@ def linear_backward_kernel(
         a = tl.load(a_in + first + rows, mask=valid, other=0.0)
         radius = tl.load(in_radius + first + rows, mask=valid, other=0.0)
         norm = tl.load(in_norm + first + rows, mask=valid, other=0.0)
-        dot = tl.load(product + (first + rows) * STRIDE + WIDTH, mask=valid, other=0.0)
+        dot = tl.load(product + (first + rows) * STRIDE + WIDTH, mask=valid, other=0.0).to(tl.float32)
         g_l = tl.load(grad_radius + first + rows, mask=valid, other=0.0)
         g_l *= scaled_sinh(radius) / scaled_cosh(radius)
         ch = scaled_cosh(a)
