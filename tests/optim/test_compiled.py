@@ -115,28 +115,40 @@ def test_generated_code_walks_the_plain_path() -> None:
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
 
 
+def captured(model: Points, compile: bool | None, capture: bool) -> list[Tensor]:
+    """Points and state after three steps on a stream aside and one with each of `RATES`, from a graph or not."""
+    model.draw_gradients(0)
+    rate = torch.full((), 1e-2, device="cuda")
+    optimizer = RiemannianAdamW(param_groups(model, rate, 0.05), capturable=True, compile=compile)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            optimizer.step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    if capture:
+        with torch.cuda.graph(graph):
+            optimizer.step()
+    for lr in RATES:
+        rate.fill_(lr)
+        if capture:
+            graph.replay()
+        else:
+            optimizer.step()
+    assert all(state["step"].item() == 3 + len(RATES) for state in optimizer.state.values())
+    states = [x.cpu() for state in optimizer.state.values() for x in state.values()]
+    return [p.detach().cpu() for p in model.parameters()] + states
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_compiled_points_can_be_captured() -> None:
-    ends = []
-    for choice in (None, False):
-        model = Points(device="cuda")
-        model.draw_gradients(0)
-        rate = torch.full((), 1e-2, device="cuda")
-        optimizer = RiemannianAdamW(param_groups(model, rate, 0.05), capturable=True, compile=choice)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                optimizer.step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            optimizer.step()
-        for lr in RATES:
-            rate.fill_(lr)
-            graph.replay()
-        ends.append([p.detach().cpu() for p in model.parameters()])
-        assert all(state["step"].item() == 3 + len(RATES) for state in optimizer.state.values())
-    for one, two in zip(*ends, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+    """A replay runs the kernels of an eager step; the compiled step and the plain one differ by roundings alone.
+
+    One unit in the last place of every direction in every step moves these points by 3e-6.
+    """
+    ends = [captured(Points(device="cuda"), *choice) for choice in ((None, True), (None, False), (False, True))]
+    for replayed, eager, plain in zip(*ends, strict=True):
+        torch.testing.assert_close(replayed, eager, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(replayed, plain, rtol=2e-5, atol=1e-5)

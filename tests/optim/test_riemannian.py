@@ -89,6 +89,23 @@ def test_a_far_point_decays_inward_in_float32():
     assert abs(points.v[0, 0].item() - 11.5170) < 5e-5
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_the_moment_of_a_far_point_survives_the_rounding_of_directions(dtype):
+    """Ten steps outward: rounding a direction moves a point far at these radii, and must not turn its moment."""
+    generator = torch.Generator().manual_seed(0)
+    u = torch.randn(64, 5, generator=generator, dtype=torch.float64)
+    u = u / u.norm(dim=-1, keepdim=True)
+    radii = torch.linspace(10, 90, 64, dtype=torch.float64)
+    points = Points((radii.unsqueeze(-1) * u).to(dtype))
+    optimizer = RiemannianAdamW(param_groups(points, lr=1e-2, weight_decay=0.0))
+    for step in range(1, 11):
+        points.v.grad = -u.to(dtype)
+        optimizer.step()
+        radial = optimizer.state[points.v]["exp_avg"][:, 0]
+        torch.testing.assert_close(radial, torch.full_like(radial, 0.9**step - 1), rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(points.v.norm(dim=-1), (radii + 0.1).to(dtype), rtol=1e-5, atol=0.0)
+
+
 def narrow(**overrides):
     return create_model(
         "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=16, heads=2, **overrides

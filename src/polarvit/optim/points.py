@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polarvit.geometry import PolarPoint, PolarTangent, exp_map, to_tangent0, transport
+from polarvit.geometry import PolarPoint, PolarTangent, to_tangent0
 from polarvit.geometry.directions import norm_and_direction
+from polarvit.geometry.follow import follow
 from polarvit.geometry.scaled import rescale, restore, sh
 from polarvit.optim.decay import decayed_radius
 
@@ -56,8 +57,7 @@ def moved(
     )
     s = torch.lerp(square, xi.radial.square() + xi.perpendicular.square().sum(-1), 1 - betas[1])
     size = -lr / bias1 / (torch.sqrt(s / bias2) + eps)
-    y = exp_map(x, PolarTangent(size * m.radial, size.unsqueeze(-1) * m.perpendicular), k=k)
-    m = transport(x, y, m, k=k)
+    y, m = follow(x, PolarTangent(size * m.radial, size.unsqueeze(-1) * m.perpendicular), m, k=k)
     return to_tangent0(y), torch.cat([m.radial.unsqueeze(-1), m.perpendicular], -1), s
 
 
