@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from models.compiled import check_compiled_gradients
 from models.narrow import DISTINCT, MODELS
 from torch._dynamo.backends.registry import lookup_backend
 
@@ -95,6 +96,23 @@ def test_blocks_compile_whole_and_once(narrow, images, name) -> None:
     for key, gradient in gradients.items():
         torch.testing.assert_close(model.get_parameter(key).grad, gradient, rtol=1e-3, atol=1e-5)
     assert len(graphs) == len(parts)  # polar: embedding, block, pool and head
+
+
+@pytest.mark.parametrize("name", ["lvit_tiny", "vit_tiny"])
+def test_compiled_gradients_are_as_near_to_float64_as_plain_ones(narrow, images, name) -> None:
+    """The comparison that full sizes get on a GPU. Blocks wrong by a thousandth do not pass, nor does dropout."""
+
+    def wrong(graph, example):
+        return lambda *inputs: [1.001 * x for x in graph(*inputs)]
+
+    torch._dynamo.reset()
+    check_compiled_gradients(narrow(name), images, backend="aot_eager")
+    with pytest.raises(AssertionError, match="compiled gradients are off"):
+        check_compiled_gradients(
+            narrow(name), images, backend=lambda graph, _: lambda *x: [1.001 * y for y in graph(*x)]
+        )
+    with pytest.raises(AssertionError, match="float32 itself is off"):
+        check_compiled_gradients(narrow(name, dropout=0.1), images, backend="eager")
 
 
 @pytest.mark.parametrize("name", ["lorentz_vit_tiny", "lvit_tiny", "vit_tiny"])
