@@ -4,8 +4,8 @@
     python benchmarks/attention_tune.py --shapes tiny
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
-other. The best belong into `forward_tile`, `backward_tile` of `kernels/attention/operator.py` and into `tiles`, `TURNS`
-of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench attention`.
+other. The best belong into `forward_tile`, `backward_tile` of `kernels/attention/operator.py` and into `tiles`, `TURNS`,
+`merge_tiles` of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench attention`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,16 @@ def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -
     return lambda: heads.project_op(*inputs, 1), lambda: heads.project_backward_op(*inputs, *upstream, 1)
 
 
-STEPS: dict[str, Callable[..., Steps]] = {"attention": attention_steps, "heads": head_steps}
+def merge_steps(shape: tuple[int, int, int, int], launch: tuple[int, int]) -> Steps:
+    """Forward and backward of joining heads: numbers of a tile, numbers of a thread."""
+    heads.merge_tiles = lambda h, w: PLAIN_TILES(h, w, launch[0])  # type: ignore[assignment]
+    heads.warps = lambda size, n=0: PLAIN_WARPS(size, launch[1])  # type: ignore[assignment]
+    radius, u, *_ = points(*shape)
+    upstream = [torch.randn_like(x) for x in heads.merge_op(radius, u)]
+    return lambda: heads.merge_op(radius, u), lambda: heads.merge_backward_op(radius, u, *upstream)
+
+
+STEPS: dict[str, Callable[..., Steps]] = {"attention": attention_steps, "heads": head_steps, "merge": merge_steps}
 LAUNCHES: dict[str, list[Any]] = {
     "attention": [
         (32, 32, 2, 16),
@@ -81,6 +90,7 @@ LAUNCHES: dict[str, list[Any]] = {
         (32, 32, 2, 4),
         (64, 32, 4, 8, 168),
     ],
+    "merge": [(n, each) for n in (2048, 4096, 8192, 16384) for each in (16, 32)],
     "heads": [(n, each, turns) for n in (2048, 4096, 8192) for each in (16,) for turns in (1, 2)] + [(4096, 32, 1)],
 }
 

@@ -65,7 +65,8 @@ def test_merged_heads_and_their_gradients_are_those_of_the_reference(shape, far,
     radius = (far + torch.rand(b, heads, n, device=device)).requires_grad_()
     u = torch.nn.functional.normalize(torch.randn(b, heads, width, n, device=device), dim=2).requires_grad_()
     exact = [radius.detach().double().requires_grad_(), u.detach().double().requires_grad_()]
-    got = merge_op(radius, u)
+    joined, features = merge_op(radius, u)
+    got = joined, features.mT.unflatten(0, (b, n))
     wanted = reference_merge_heads(PolarPoint(exact[0], exact[1].mT))
     ours, theirs = radius.new_zeros(()), exact[0].new_zeros(())
     for x, y in zip(got, wanted, strict=True):

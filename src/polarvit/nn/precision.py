@@ -52,8 +52,21 @@ def tensors_in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def rough_product(x: Tensor, weight: Tensor) -> Tensor:
-    """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype, and returned like that."""
+    """x W^T: in bf16 under autocast or for bf16 weights, otherwise in the weight's dtype, and returned like that.
+
+    Rows that lie in memory features first (those of joined heads on a GPU) get their gradient features first too.
+    """
+    if x.is_cuda and x.ndim == 3 and x.stride(-1) > 1 == x.stride(-2):
+        dtype = product_dtype(weight, "cuda")
+        return FromFeatures.apply(x.flatten(0, 1).mT.to(dtype), weight.to(dtype)).unflatten(0, x.shape[:-1])
     return F.linear(x.to(weight.dtype), weight)
+
+
+def product_dtype(weight: Tensor, device: str) -> torch.dtype:
+    """What autocast makes of a product with this weight; it leaves float64 alone."""
+    if weight.dtype != torch.float64 and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return weight.dtype
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
@@ -81,11 +94,30 @@ class FeaturesFirst(torch.autograd.Function):
         return grad.mT @ weight if wanted[0] else None, grad @ x if wanted[1] else None
 
 
+class FromFeatures(torch.autograd.Function):
+    """x^T W^T for columns x, whose gradient by x is written column by column."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return x.mT @ weight.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        return weight.mT @ grad.mT if wanted[0] else None, grad.mT @ x.mT if wanted[1] else None
+
+
 def product_features_first(x: Tensor, weight: Tensor) -> Tensor:
     """W x^T, [features, all tokens of x]: a rough product, on a GPU stored so that neighbours are tokens."""
-    dtype, device = weight.dtype, x.device.type
+    device = x.device.type
     if device == "cpu":
         return rough_product(x, weight).flatten(0, -2).mT
-    if dtype != torch.float64 and torch.is_autocast_enabled(device):  # autocast leaves float64 alone
-        dtype = torch.get_autocast_dtype(device)
+    dtype = product_dtype(weight, device)
     return FeaturesFirst.apply(x.flatten(0, -2).to(dtype), weight.to(dtype))

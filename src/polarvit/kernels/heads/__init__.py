@@ -54,12 +54,16 @@ def heads_fused(dim: int, *tensors: Tensor, products: Sequence[Tensor] = ()) -> 
 
 
 def merge_heads(heads: PolarPoint) -> PolarPoint:
-    """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation."""
+    """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation.
+
+    The kernel leaves the tokens' directions features first in memory, as the product after it likes them.
+    """
     if not heads_fused(heads.shape[1] * heads.dim, *heads):
         return reference_merge_heads(heads)
     from polarvit.kernels.heads.operator import merge_op
 
-    return PolarPoint(*merge_op(heads.radius.contiguous(), heads.direction.mT.contiguous()))
+    radius, features = merge_op(heads.radius.contiguous(), heads.direction.mT.contiguous())
+    return PolarPoint(radius, features.mT.unflatten(0, radius.shape))
 
 
 __all__ = ["merge_heads", "project_heads", "reference_merge_heads", "reference_project_heads"]

@@ -28,6 +28,11 @@ def tiles(heads: int, width: int, numbers: int = 8192) -> dict[str, int]:
     return {"BLOCK": block, "HEADS_PAD": heads_pad, "WIDTH_PAD": width_pad}
 
 
+def merge_tiles(heads: int, width: int) -> dict[str, int]:
+    """At least 16 tokens, 64 bytes, where that is not too much."""
+    return tiles(heads, width, 4096 if width <= 32 else 8192)
+
+
 def warps(size: dict[str, int], numbers: int = 16) -> int:
     """So many that a thread holds `numbers` numbers of a tile."""
     count = size["BLOCK"] * size["HEADS_PAD"] * size["WIDTH_PAD"] // (32 * numbers)
@@ -154,12 +159,12 @@ project_op.register_autograd(_project_gradients, setup_context=_save_project)
 
 @torch.library.custom_op("polarvit::merge_heads", mutates_args=())
 def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """Radius [B, N] and direction [B, N, H d] of joined heads [B, H, N], [B, H, d, N]."""
+    """Radius [B, N] and direction, features first, [H d, B N], of joined heads [B, H, N], [B, H, d, N]."""
     b, heads, width, n = direction.shape
-    out_radius, out = new_output((b, n), radius), new_output((b, n, heads * width), radius)
-    size = tiles(heads, width, 1024)
-    merge_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
-        radius, direction, out_radius, out, n, HEADS=heads, WIDTH=width, num_warps=1, **size
+    out_radius, out = new_output((b, n), radius), new_output((heads * width, b * n), radius)
+    size = merge_tiles(heads, width)
+    merge_kernel[(triton.cdiv(b * n, size["BLOCK"]),)](
+        radius, direction, out_radius, out, b * n, n, 0, HEADS=heads, WIDTH=width, num_warps=warps(size), **size
     )
     return out_radius, out
 
@@ -167,7 +172,7 @@ def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
 @merge_op.register_fake
 def _(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     b, heads, width, n = direction.shape
-    return new_output((b, n), radius), new_output((b, n, heads * width), radius)
+    return new_output((b, n), radius), new_output((heads * width, b * n), radius)
 
 
 @torch.library.custom_op("polarvit::merge_heads_backward", mutates_args=())
@@ -175,10 +180,10 @@ def merge_backward_op(radius: Tensor, direction: Tensor, grad_radius: Tensor, gr
     """Gradients of the heads' radius and direction."""
     b, heads, width, n = direction.shape
     to_radius, to_direction = new_output(tuple(radius.shape), radius), new_output(tuple(direction.shape), radius)
-    size = tiles(heads, width, 1024)
-    merge_backward_kernel[(b, triton.cdiv(n, size["BLOCK"]))](
-        radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, n,
-        HEADS=heads, WIDTH=width, num_warps=1, **size,
+    size = merge_tiles(heads, width)
+    merge_backward_kernel[(triton.cdiv(b * n, size["BLOCK"]),)](
+        radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, b * n, n, 0,
+        HEADS=heads, WIDTH=width, num_warps=warps(size), **size,
     )  # fmt: skip
     return to_radius, to_direction
 

@@ -276,63 +276,70 @@ def project_backward_kernel(
 
 
 @triton.jit
-def merge_kernel(
-    radius, direction, out_radius, out,
-    N, HEADS: tl.constexpr, WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
-):  # fmt: skip
-    b = tl.program_id(0).to(tl.int64)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    head = tl.arange(0, HEADS_PAD)
-    axis = tl.arange(0, WIDTH_PAD)[None, None, :]
-    token_valid = n < N
-    pair_valid = token_valid[:, None] & (head < HEADS)[None, :]
-    valid = pair_valid[:, :, None] & (axis < WIDTH)
-    group = b * HEADS + head
-    a = tl.load(radius + group[None, :] * N + n[:, None], mask=pair_valid, other=0.0)
-    u = tl.load(direction + (group[None, :, None] * WIDTH + axis) * N + n[:, None, None], mask=valid, other=0.0)
-    largest = tl.max(a, 1)
-    x = tl.where(pair_valid, scaled_sinh(a) * tl.exp(a - largest[:, None]), 0.0)[:, :, None] * u
-    whole = tl.sum(tl.sum(x * x, 2), 1)
+def joined_heads(a, u, head, dims, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
+    """For each pair sinh(radius) / e^largest, largest, the token's length over e^largest, and its part of the direction."""
+    largest = largest_of_heads(a, HEADS_PAD, BLOCK)
+    size = scaled_sinh(a) * tl.exp(a - largest)
+    x = size[None, :] * u
+    whole = over_heads(tl.sum(x * x, 0), HEADS_PAD, BLOCK)
     norm = tl.where(whole == 0.0, ORIGIN, tl.sqrt(whole))
-    column = head[None, :, None] * WIDTH + axis
-    joined = tl.where((whole == 0.0)[:, None, None], tl.where(column == 0, 1.0, 0.0), x / norm[:, None, None])
-    row = b * N + n
-    tl.store(out_radius + row, scaled_asinh(norm, largest), mask=token_valid)
-    tl.store(out + row[:, None, None] * HEADS * WIDTH + column, joined, mask=valid)
+    pole = tl.where((dims == 0)[:, None] & (head == 0)[None, :], 1.0, 0.0)
+    return size, largest, norm, tl.where((whole == 0.0)[None, :], pole, x * (1.0 / norm)[None, :])
 
 
 @triton.jit
-def merge_backward_kernel(
-    radius, direction, grad_radius, grad, to_radius, to_direction,
-    N, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+def largest_of_heads(x, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
+    """The largest among the heads of a token, for each pair."""
+    whole = tl.max(tl.reshape(x, [HEADS_PAD, BLOCK]), 0)
+    return tl.reshape(tl.broadcast_to(whole[None, :], [HEADS_PAD, BLOCK]), [HEADS_PAD * BLOCK])
+
+
+@triton.jit(do_not_specialize=["T", "N", "ZERO"])
+def merge_kernel(
+    radius, direction, out_radius, out,
+    T, N, ZERO, HEADS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
 ):  # fmt: skip
-    b = tl.program_id(0).to(tl.int64)
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    head = tl.arange(0, HEADS_PAD)
-    axis = tl.arange(0, WIDTH_PAD)[None, None, :]
-    token_valid = n < N
-    pair_valid = token_valid[:, None] & (head < HEADS)[None, :]
-    valid = pair_valid[:, :, None] & (axis < WIDTH)
-    group = b * HEADS + head
-    a = tl.load(radius + group[None, :] * N + n[:, None], mask=pair_valid, other=0.0)
-    place = (group[None, :, None] * WIDTH + axis) * N + n[:, None, None]
+    """Tokens' directions features first, [H d, tokens]."""
+    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
+    head = pairs // BLOCK
+    token = tl.program_id(0) * BLOCK + pairs % BLOCK
+    pair = (head < HEADS) & (token < T)
+    valid = pair[None, :] & (dims < WIDTH)[:, None]
+    n = token % N
+    group = (token // N) * HEADS + head
+    a = tl.load(radius + group * N + n, mask=pair, other=0.0)
+    place = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
     u = tl.load(direction + place, mask=valid, other=0.0)
-    row = b * N + n
-    column = head[None, :, None] * WIDTH + axis
-    g = tl.load(grad + row[:, None, None] * HEADS * WIDTH + column, mask=valid, other=0.0)
-    g_radius = tl.load(grad_radius + row, mask=token_valid, other=0.0)
-    largest = tl.max(a, 1)
-    growth = tl.exp(a - largest[:, None])
-    size = tl.where(pair_valid, scaled_sinh(a) * growth, 0.0)
-    x = size[:, :, None] * u
-    whole = tl.sum(tl.sum(x * x, 2), 1)
-    norm = tl.where(whole == 0.0, ORIGIN, tl.sqrt(whole))
-    joined = tl.where((whole == 0.0)[:, None, None], tl.where(column == 0, 1.0, 0.0), x / norm[:, None, None])
-    along = tl.sum(tl.sum(g * joined, 2), 1)
+    _, largest, norm, joined = joined_heads(a, u, head, dims, HEADS_PAD, BLOCK)
+    tl.store(out_radius + token, scaled_asinh(norm, largest), mask=(head == 0) & (token < T))
+    spots = dims[:, None] * T + alike(head * WIDTH * T + token, ZERO, BLOCK)[None, :]
+    tl.store(out + spots, joined, mask=valid)
+
+
+@triton.jit(do_not_specialize=["T", "N", "ZERO"])
+def merge_backward_kernel(
+    radius, direction, grad_radius, grad, to_radius, to_direction,
+    T, N, ZERO, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
+):  # fmt: skip
+    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
+    head = pairs // BLOCK
+    token = tl.program_id(0) * BLOCK + pairs % BLOCK
+    pair = (head < HEADS) & (token < T)
+    valid = pair[None, :] & (dims < WIDTH)[:, None]
+    n = token % N
+    group = (token // N) * HEADS + head
+    a = tl.load(radius + group * N + n, mask=pair, other=0.0)
+    place = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
+    u = tl.load(direction + place, mask=valid, other=0.0)
+    spots = dims[:, None] * T + alike(head * WIDTH * T + token, ZERO, BLOCK)[None, :]
+    g = tl.load(grad + spots, mask=valid, other=0.0).to(tl.float32)
+    g_radius = tl.load(grad_radius + token, mask=pair, other=0.0)
+    size, largest, norm, joined = joined_heads(a, u, head, dims, HEADS_PAD, BLOCK)
+    along = over_heads(tl.sum(g * joined, 0), HEADS_PAD, BLOCK)
     pull = g_radius / tl.sqrt(norm * norm + tl.exp(-2.0 * largest)) - along / norm
-    g_x = pull[:, None, None] * joined + g / norm[:, None, None]
-    tl.store(to_direction + place, size[:, :, None] * g_x, mask=valid)
-    to_a = tl.sum(g_x * u, 2) * scaled_cosh(a) * growth
-    tl.store(to_radius + group[None, :] * N + n[:, None], to_a, mask=pair_valid)
+    g_x = pull[None, :] * joined + g * (1.0 / norm)[None, :]
+    tl.store(to_direction + place, size[None, :] * g_x, mask=valid)
+    to_a = tl.sum(g_x * u, 0) * scaled_cosh(a) * tl.exp(a - largest)
+    tl.store(to_radius + group * N + n, to_a, mask=pair)
