@@ -56,8 +56,8 @@ def rough_product(x: Tensor, weight: Tensor) -> Tensor:
 
     Rows that lie in memory features first (those of joined heads on a GPU) get their gradient features first too.
     """
-    if x.is_cuda and x.ndim == 3 and x.stride(-1) > 1 == x.stride(-2):
-        dtype = product_dtype(weight, "cuda")
+    if x.ndim == 3 and x.stride(-1) > 1 and x.stride(-2) == 1 and x.stride(0) == x.shape[1]:
+        dtype = product_dtype(weight, x.device.type)
         return FromFeatures.apply(x.flatten(0, 1).mT.to(dtype), weight.to(dtype)).unflatten(0, x.shape[:-1])
     return F.linear(x.to(weight.dtype), weight)
 

@@ -277,7 +277,7 @@ def project_backward_kernel(
 
 @triton.jit
 def joined_heads(a, u, head, dims, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
-    """For each pair sinh(radius) / e^largest, largest, the token's length over e^largest, and its part of the direction."""
+    """For each pair sinh(radius) / e^largest; largest, the token's length / e^largest; its part of the direction."""
     largest = largest_of_heads(a, HEADS_PAD, BLOCK)
     size = scaled_sinh(a) * tl.exp(a - largest)
     x = size[None, :] * u
