@@ -85,7 +85,8 @@ class RiemannianAdamW(Optimizer):
         return loss
 
     def _step_ordinary(self, group: dict[str, Any]) -> None:
-        params = [p for p in group["params"] if p.grad is not None]
+        # The fused update takes a few dozen tensors a launch and is as slow as the largest of them: large ones together.
+        params = sorted((p for p in group["params"] if p.grad is not None), key=lambda p: -p.numel())
         if not params:
             return
         fused = group["fused"]
