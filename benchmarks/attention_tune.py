@@ -90,6 +90,7 @@ LAUNCHES: dict[str, list[Any]] = {
         (64, 32, 4, 8),
         (32, 32, 2, 4),
         (32, 64, 4, 16),
+        (32, 64, 2, 16),
     ],
     "merge": [(n, each) for n in (2048, 4096, 8192, 16384) for each in (16, 32)],
     "heads": [(n, each, turns) for n in (2048, 4096, 8192) for each in (16,) for turns in (1, 2)] + [(4096, 32, 1)],
