@@ -85,7 +85,7 @@ class RiemannianAdamW(Optimizer):
         return loss
 
     def _step_ordinary(self, group: dict[str, Any]) -> None:
-        # The fused update takes a few dozen tensors a launch and is as slow as the largest of them: large ones together.
+        # The fused update takes a few dozen tensors a launch and is as slow as the largest: large ones go together.
         params = sorted((p for p in group["params"] if p.grad is not None), key=lambda p: -p.numel())
         if not params:
             return
