@@ -41,6 +41,7 @@ from polarvit.kernels.attention.tiles import (
 )
 
 HIGHEST = tl.constexpr(120.0)
+LARGEST_PULL = tl.constexpr(1e36)
 
 
 @triton.jit
@@ -66,7 +67,8 @@ def attention_turn_kernel(
     terms += head * 3 * N + rows
     tl.store(turned + spot, turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat), mask=inside)
     tl.store(terms, half, mask=valid)
-    tl.store(terms + N, half * tl.exp2(tl.minimum(tau - lam, HIGHEST)), mask=valid)
+    grown = half * tl.exp2(tl.minimum(tau - lam, HIGHEST))
+    tl.store(terms + N, tl.minimum(tl.maximum(grown, -LARGEST_PULL), LARGEST_PULL), mask=valid)
     tl.store(terms + 2 * N, base + tau, mask=valid)
 
 

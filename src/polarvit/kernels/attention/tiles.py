@@ -92,13 +92,16 @@ def get_inside(pointer, inside, EXACT: tl.constexpr):
 
 @triton.jit
 def leading_bits(x):
-    """x with the last 13 of its 24 bits cut off: what the tensor cores read of a float32."""
-    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    """x rounded to 11 bits, what the tensor cores read of a float32; half a unit is added and 13 bits are cut off."""
+    return ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def sharp_product(x, y, total):
-    """total + x y by three products of leading bits and rests: 22 bits, on the tensor cores."""
+    """total + x y by three products of leading bits and rests, on the tensor cores: as good as products in float32.
+
+    What is left out, the product of both rests, is at most 2^-24 of a term, and of either sign.
+    """
     high_x, high_y = leading_bits(x), leading_bits(y)
     total = tl.dot(x - high_x, high_y, total, input_precision="tf32")
     total = tl.dot(high_x, y - high_y, total, input_precision="tf32")
@@ -158,13 +161,13 @@ def distance_gradients(half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b,
     half, gap, radial, s, inverse_s, inverse_c = half_distances(
         half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square
     )
-    slope = half * inverse_s * inverse_c
-    by_chord = tl.minimum(of_rows(sh_a) * (of_columns(sh_b) * slope), LARGEST_SLOPE)
+    twice, pair = half + half, inverse_s * inverse_c  # with D first, the products below could overflow
+    by_chord = tl.minimum(of_rows(sh_a) * (of_columns(sh_b) * (half * pair)), LARGEST_SLOPE)
     by_chord = tl.where(square > 0.0, by_chord, 0.0)
-    radial = 2.0 * slope * (radial * (of_rows(ebb_a) + of_columns(ebb_b)))
-    radial = tl.where(s > 1e-34, radial, 2.0 * gap)
-    angular = 0.5 * slope * square
-    with_a, with_b = of_rows(sh_a) * angular, of_columns(sh_b) * angular  # e^-x cosh x = 1 - sh(x)
+    radial = twice * (pair * (radial * (of_rows(ebb_a) + of_columns(ebb_b))))
+    radial = tl.where(s > SMALLEST, radial, 2.0 * gap)
+    angular = half * (pair * square)
+    with_a, with_b = of_rows(0.5 * sh_a) * angular, of_columns(0.5 * sh_b) * angular  # e^-x cosh x = 1 - sh(x)
     by_a = radial + (with_b - of_rows(sh_a) * with_b)
     by_b = (with_a - of_columns(sh_b) * with_a) - radial
-    return 4.0 * half * half, by_chord, by_a, by_b
+    return twice * twice, by_chord, by_a, by_b
