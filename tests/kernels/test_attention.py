@@ -148,6 +148,20 @@ def test_gradients_are_right_however_the_work_is_divided(case, programs, parts, 
     compare(case, device, mask if case.M > 1 else None)
 
 
+def test_two_tight_clusters_far_apart_keep_the_gradients_of_their_directions(device):
+    """The worst case of offsets from one centre: half of the points are 1 away from it and 3e-4 from each other."""
+    case = Case(1, 1, 16, 32, 16, 16, 8, angle=3e-4)
+    query, key, value = points(case, device)
+    sign = torch.ones(1, 1, 32, 1, device=device)
+    sign[:, :, 1::2] = -1
+    query, key, value = (PolarPoint(p.radius, p.direction * sign[:, :, : p.shape[2]]) for p in (query, key, value))
+    _, gradients = run(query, key, value, scales(1, device), "triton", torch.float32)
+    _, exact = run(query, key, value, scales(1, device), "reference", torch.float64)
+    for name, ours, theirs in zip(NAMES, gradients, exact, strict=False):
+        off = (ours.double() - theirs).square().mean().sqrt() / theirs.square().mean().sqrt()
+        assert off <= 1e-3, f"seed 0: gradient by {name} {off:.1e} relative RMS"
+
+
 def test_the_reference_is_the_ambient_formula_where_that_is_exact():
     query, key, value = (p.map(torch.Tensor.double) for p in points(Case(2, 2, 5, 7, 8, 8, 2), "cpu"))
 

@@ -83,7 +83,7 @@ def test_distances_and_their_derivatives_hold_at_every_radius(name, chord, devic
                 ):
                     assert np.isfinite(ours), f"{what} at {a[i]}, {b[j]}, {square[i, j]}: {ours}"
                     error = abs(ours - truth) / (unit * max(size, mpmath.mpf("1e-37")))
-                    allowed = 16 if device.type == "cpu" else 32  # the GPU approximates logarithm and roots
+                    allowed = 16 if device.type == "cpu" else 48  # the GPU approximates logarithm and roots
                     assert error <= allowed, f"{what} at {a[i]}, {b[j]}, {square[i, j]}: {float(error):.1f} units"
 
 

@@ -47,7 +47,8 @@ def piece_places(rows, columns, STRIDE: tl.constexpr, LANES: tl.constexpr):
         start = per_row(rows // 65536) * 16
     else:
         start = per_row(rows) * STRIDE
-    return tl.max_contiguous(start + columns[None, :, :], (2, 1, 4))
+    FOURS: tl.constexpr = 4 if LANES > 4 else LANES
+    return tl.max_contiguous(start + columns[None, :, :], (2, 1, FOURS))
 
 
 @triton.jit

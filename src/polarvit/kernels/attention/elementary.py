@@ -17,7 +17,7 @@ INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
 @triton.jit
 def fast_log2(x):
-    """log2 x for x >= 1 by the hardware's approximation, off by at most 2^-22: a distance stays within its rounding."""
+    """log2 x by the hardware's approximation: to 2^-22 between 1/2 and 2, to 2^-22 of itself elsewhere, x >= 2^-126."""
     if INTERPRETED:
         return tl.log2(x)
     return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)

@@ -1,7 +1,7 @@
 """What every query asks of a key, in one row: its direction, its value's direction and six numbers, padded to eight.
 
-The kernels that give each query a thread walk over the keys one by one; a row is read by all threads at once. Radii of
-keys are held at 85, beyond which `rows` takes the far formula from the radius itself.
+The forward kernel that gives each query a thread walks over the keys one by one; a row is read by all threads at once.
+Radii of keys are held at 85, beyond which `rows` takes the far formula from the radius itself.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"

@@ -17,11 +17,8 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.attention.backward import (
-    attention_backward_kernel,
-    attention_gather_kernel,
-    attention_turn_kernel,
-)
+from polarvit.kernels.attention.backward import attention_backward_kernel
+from polarvit.kernels.attention.ends import attention_gather_kernel, attention_turn_kernel
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
@@ -78,6 +75,7 @@ def forward_tile(n: int, width: int) -> Tile:
 
 
 def backward_tile(n: int, width: int) -> Tile:
+    """Sixteen pairs a thread; tall tiles serve wide heads, whose keys they read half as often."""
     return Tile(64, 32, 4) if width > 32 and n > 32 else Tile(32, 32, 2)
 
 

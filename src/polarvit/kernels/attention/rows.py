@@ -1,4 +1,4 @@
-"""One thread for one query: distance to a key, for a block of queries and a single key.
+"""One thread for one query: distances from a block of queries to a single key, and how a row's sums become a point.
 
 A tile is [dimensions, queries] with all dimensions of a query in one thread, so sums over dimensions need no exchange
 between threads. The compiler lays a tile out like that if it sees that queries are neighbours in memory, but not that
@@ -40,11 +40,11 @@ def half_powers(a):
 
 
 @triton.jit
-def far_terms(a, b, square):
-    """|a-b|, the logarithm of sinh a sinh b |u-v|^2, and D of the asymptote; `square` is |u-v|^2."""
+def far_distance(a, b, square):
+    """D of the asymptote e^D = e^|a-b| + sinh a sinh b |u-v|^2; `square` is |u-v|^2."""
     gap = tl.abs(a - b)
     angular = log_twice_sinh(a) + log_twice_sinh(b) + tl.log(0.25 * square)
-    return gap, angular, tl.maximum(gap, angular) + log1p(tl.exp(-tl.abs(gap - angular)))
+    return tl.maximum(gap, angular) + log1p(tl.exp(-tl.abs(gap - angular)))
 
 
 @triton.jit
@@ -54,7 +54,7 @@ def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, hi
     s = gap * gap + sinh_a * (key_sinh * square)
     result = fast_log2(1.0 + 2.0 * (s + tl.sqrt(s * s + s)))
     if b + highest > FAR:
-        _, _, distance = far_terms(a, b, square)
+        distance = far_distance(a, b, square)
         far = (distance > FAR) | (tl.maximum(a, b) > HELD)
         result = tl.where(far, distance * LOG2E, result)
     return result
