@@ -75,7 +75,7 @@ def test_distances_and_their_derivatives_hold_at_every_radius(name, chord, devic
         for i in range(SIZE):
             for j in range(SIZE):
                 *truths, distance = exact(a[i], b[j], square[i, j])
-                truths[1] = min(truths[1], mpmath.mpf(1e34)) if square[i, j] else mpmath.mpf(0)
+                truths[1] = min(truths[1], mpmath.mpf(tiles.LARGEST_SLOPE.value)) if square[i, j] else mpmath.mpf(0)
                 sizes = truths[0], truths[1], distance, distance
                 unit = EPS * (1 + float(max(a[i], b[j])))
                 for what, ours, truth, size in zip(

@@ -141,7 +141,8 @@ def attention_backward_kernel(
             distance2, by_chord, by_a, by_b = distance_gradients(
                 half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square
             )
-            weight = fast_exp2((scale * -LOG2E) * distance2 + (of_columns(beta) - of_rows(shift)))
+            exponent = (scale * -LOG2E) * distance2 + (of_columns(beta) - of_rows(shift))
+            weight = fast_exp2(tl.minimum(exponent, 1.0))  # A1 <= 2, however large the rounding of a large score
             z = value_terms(out, turned, value, spots, places, N, M, half_pull, TQ, TK, VALUE_WIDTH, UNROLL)
             under = of_rows(grown) * of_columns(shrunk)
             shared = of_columns(sh) * z

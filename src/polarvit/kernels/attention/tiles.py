@@ -32,7 +32,7 @@ from polarvit.kernels.attention.elementary import (
     sinh_series,
 )
 
-LARGEST_SLOPE = tl.constexpr(1e34)
+LARGEST_SLOPE = tl.constexpr(1e30)
 SMALLEST = tl.constexpr(1e-36)
 
 
@@ -156,7 +156,7 @@ def distance_gradients(half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b,
     """D^2 and half its derivatives by 1/2|u-v|^2, by a and by b.
 
     With K = D / sinh D they are K sinh a sinh b, K (sinh(a-b) + 1/2 cosh a sinh b |u-v|^2) and the mirror of that; here
-    K e^(a+b) multiplies scaled factors. Far out the first one outgrows every float and is held at 1e34.
+    K e^(a+b) multiplies scaled factors. Far out the first one outgrows every float and is held at 1e30.
     """
     half, gap, radial, s, inverse_s, inverse_c = half_distances(
         half_a, down_a, ebb_a, sh_a, half_b, down_b, ebb_b, sh_b, square
