@@ -27,3 +27,21 @@ def test_a_model_through_the_kernels_agrees_with_the_plain_one_in_float64(device
     whole = torch.cat([p.grad.flatten() for p in model.parameters()])
     gap = torch.cat([(fused[name] - p.grad).flatten() for name, p in model.named_parameters()])
     assert gap.norm() < 1e-5 * whole.norm()
+
+
+def test_under_autocast_the_kernels_round_what_the_plain_code_rounds(device):
+    torch.manual_seed(0)
+    model = create_model(
+        "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=24, heads=2, drop_path=0.0
+    ).to(device)
+    images = torch.randn(2, 3, 8, 8, device=device)
+    results = []
+    for choice in ("interpreted" if device.type == "cpu" else "auto", "plain"):
+        model.zero_grad()
+        with kernels(choice), torch.autocast(device.type, dtype=torch.bfloat16):
+            logits = model(images)
+        logits.float().square().sum().backward()
+        results.append((logits.float(), torch.cat([p.grad.flatten() for p in model.parameters()])))
+    (ours, fused), (theirs, plain) = results
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0.02)
+    assert (fused - plain).norm() < 0.03 * plain.norm()

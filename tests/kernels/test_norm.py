@@ -62,8 +62,8 @@ LARGE = [Case(128, 64, 192, r, b) for r, b in ((0.01, 0), (1, 0), (1, 0.5), (8, 
 def poison(monkeypatch):
     """Everything a kernel should write holds NaN first."""
 
-    def poisoned(shape, like):
-        return torch.full(shape, torch.nan, dtype=torch.float32, device=like.device)
+    def poisoned(shape, like, dtype=torch.float32):
+        return torch.full(shape, torch.nan, dtype=dtype, device=like.device)
 
     monkeypatch.setattr(operator, "new_output", poisoned)
 

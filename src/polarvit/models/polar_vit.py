@@ -44,12 +44,12 @@ class PolarBlock(nn.Module):
         super().__init__()
         c = config
         encoding = positional_encoding(c.position, c.heads, c.dim // c.heads, rate=c.rate)
-        self.norm1 = GyroLayerNorm(c.dim, c.norm_eps, c.k)
+        self.norm1 = GyroLayerNorm(c.dim, c.norm_eps, c.k, before_product=True)
         self.attention = PolarAttention(
             c.dim, c.heads, encoding, c.dropout, c.temperature, c.rule, c.time_init, c.implementation
         )
         self.residual1 = residual(c.residual, c.alpha, drop_path)
-        self.norm2 = GyroLayerNorm(c.dim, c.norm_eps, c.k)
+        self.norm2 = GyroLayerNorm(c.dim, c.norm_eps, c.k, before_product=True)
         self.mlp = PolarMLP(c.dim, c.mlp_dim, rule=c.rule, time_init=c.time_init)
         self.residual2 = residual(c.residual, c.alpha, drop_path)
 

@@ -15,7 +15,7 @@ from polarvit.kernels.attention.reference import attention_weights
 from polarvit.kernels.heads import merge_heads, project_heads
 from polarvit.nn.linear import PolarLinear, joined
 from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
-from polarvit.nn.precision import full, in_full_precision, product_features_first
+from polarvit.nn.precision import full, halved, in_full_precision, product_features_first
 from polarvit.nn.radius import AnchoredRadius
 from polarvit.parameters import NO_DECAY, Role
 
@@ -69,7 +69,7 @@ class PolarAttention(nn.Module):
         mask: Tensor | None = None,
     ) -> PolarPoint:
         q, key, v = self.project(x, positions, extent, k=k)
-        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k), k=k)
+        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k, half=halved(x)), k=k)
 
     def project(
         self, x: PolarPoint, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor
@@ -80,7 +80,6 @@ class PolarAttention(nn.Module):
             raise ValueError(f"PolarAttention: {type(self.position).__name__} needs positions and extent")
         layers = (self.query, self.key, self.value)
         if self.together():
-            x = x.map(full)
             weight = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])  # type: ignore[misc]
             return self.project_together(x, product_features_first(x.direction, weight), positions, extent, k=k)
         q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
@@ -138,9 +137,9 @@ class PolarAttention(nn.Module):
         return attention_weights(q, key, self.scale(), k=k, mask=mask)
 
     @in_full_precision
-    def merge(self, heads: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+    def merge(self, heads: PolarPoint, *, k: float | Tensor = 1.0, half: bool = False) -> PolarPoint:
         """Join heads [B, H, N] by direct concatenation into [B, N]."""
-        merged = merge_heads(PolarPoint(rescale(heads.radius, k), heads.direction))
+        merged = merge_heads(PolarPoint(rescale(heads.radius, k), heads.direction), half=half)
         return PolarPoint(restore(merged.radius, k), merged.direction)
 
     def scale(self) -> Tensor:

@@ -12,7 +12,7 @@ from polarvit.geometry.directions import norm_and_direction
 from polarvit.geometry.scaled import rescale, restore, sqrt_k
 from polarvit.kernels.linear import linear_epilogue
 from polarvit.kernels.linear.reference import log_cosh, preactivation
-from polarvit.nn.precision import full, in_full_precision, rough_product
+from polarvit.nn.precision import full, halved, in_full_precision, rough_product
 from polarvit.nn.radius import AnchoredRadius, RadiusRule, radius_rule
 from polarvit.parameters import ORDINARY, Role
 
@@ -29,6 +29,9 @@ class PolarLinear(nn.Module):
     joins in the log domain, so the layer holds at any radius. An activation of c y with a
     positive factor c is c phi_c(y) for those on offer (none, ReLU, GELU).
 
+    `before_product` says that only a matrix product reads the result: under bf16 autocast, which would round directions
+    for it, they are made so at once.
+
     Shapes: [..., in_features] -> [..., out_features] as `PolarPoint`s.
     Parameters: out (in + 1) + in + 3 with the anchored radius rule.
     """
@@ -43,6 +46,8 @@ class PolarLinear(nn.Module):
         rule: str | RadiusRule = "anchored",
         init: Literal["xavier", "orthogonal"] = "xavier",
         time_init: Literal["zero", "full"] = "full",
+        *,
+        before_product: bool = False,
     ) -> None:
         super().__init__()
         if in_features < 1 or out_features < 1:
@@ -50,7 +55,7 @@ class PolarLinear(nn.Module):
         if activation not in (None, "relu", "gelu"):
             raise ValueError(f"PolarLinear: activation must be None, 'relu' or 'gelu', got {activation!r}")
         self.in_features, self.out_features, self.activation = in_features, out_features, activation
-        self.init, self.time_init = init, time_init
+        self.init, self.time_init, self.before_product = init, time_init, before_product
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.time_weight = nn.Parameter(torch.empty(out_features))
         self.rule = radius_rule(rule, in_features)
@@ -70,8 +75,8 @@ class PolarLinear(nn.Module):
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
         if x.dim != self.in_features:
             raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
-        x = x.map(full)
-        return self.finish(x, rough_product(x.direction, self.joined_weight()), k=k)
+        half = self.before_product and halved(x)
+        return self.finish(x, rough_product(x.direction, self.joined_weight()), k=k, half=half)
 
     def joined_weight(self) -> Tensor:
         """W_s, and below it phi, so that one product gives both; padded to a multiple of 8 rows."""
@@ -80,7 +85,7 @@ class PolarLinear(nn.Module):
         return joined([self.weight], [self.rule.phi])
 
     @in_full_precision
-    def finish(self, x: PolarPoint, y: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
+    def finish(self, x: PolarPoint, y: Tensor, *, k: float | Tensor = 1.0, half: bool = False) -> PolarPoint:
         """Everything after the matrix product `y` of the directions: activation, direction and radius."""
         a = rescale(x.radius, k)
         if isinstance(self.rule, AnchoredRadius):
@@ -92,6 +97,7 @@ class PolarLinear(nn.Module):
                 out_features=self.out_features,
                 activation=self.activation,
                 root_k=sqrt_k(k, a),
+                half=half,
             )
             return PolarPoint(restore(self.rule.bound_radius(radius), k), direction)
         klein = torch.tanh(a).unsqueeze(-1)
@@ -123,7 +129,7 @@ class PolarMLP(nn.Module):
         time_init: Literal["zero", "full"] = "full",
     ) -> None:
         super().__init__()
-        self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init)
+        self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init, before_product=True)
         self.fc2 = PolarLinear(hidden, dim, rule=rule, time_init=time_init)
 
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:

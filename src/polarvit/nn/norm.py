@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from polarvit.geometry import PolarPoint
 from polarvit.geometry.scaled import rescale, restore
 from polarvit.kernels.norm import gyro_layer_norm
-from polarvit.nn.precision import full, in_full_precision
+from polarvit.nn.precision import full, halved, in_full_precision
 from polarvit.parameters import MANIFOLD, NO_DECAY, Role
 
 
@@ -25,18 +25,24 @@ class GyroLayerNorm(nn.Module):
 
     The gain starts at sqrt(k) asinh(sqrt(n/k)), the radius of a Euclidean layer norm's output in space coordinates; the
     bias is a point stored as v = r u, starts at the origin and leaves it.
+
+    `before_product` says that only a matrix product reads the result: under bf16 autocast, which would round directions
+    for it, they are made so at once.
     """
 
     roles: ClassVar[dict[str, Role]] = {"log_gain": NO_DECAY, "bias": MANIFOLD}
 
-    def __init__(self, dim: int, eps: float = 1e-5, k: float = 1.0) -> None:
+    def __init__(self, dim: int, eps: float = 1e-5, k: float = 1.0, *, before_product: bool = False) -> None:
         super().__init__()
-        self.dim, self.eps = dim, eps
+        self.dim, self.eps, self.before_product = dim, eps, before_product
         self.log_gain = nn.Parameter(torch.tensor(math.log(math.sqrt(k) * math.asinh(math.sqrt(dim / k)))))
         self.bias = nn.Parameter(torch.zeros(dim))
 
-    @in_full_precision
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+        return self.normalise(x, k=k, half=self.before_product and halved(x))
+
+    @in_full_precision
+    def normalise(self, x: PolarPoint, *, k: float | Tensor = 1.0, half: bool = False) -> PolarPoint:
         if x.dim != self.dim or x.radius.ndim == 0:
             raise ValueError(
                 f"GyroLayerNorm: expected tokens [..., N] of dimension {self.dim}, got {list(x.direction.shape)}"
@@ -47,6 +53,7 @@ class GyroLayerNorm(nn.Module):
             rescale(torch.exp(full(self.log_gain)), k),
             rescale(full(self.bias), k),
             self.eps / (k.to(x.radius) if isinstance(k, Tensor) else k),
+            half=half,
         )
         return PolarPoint(restore(radius, k), direction)
 

@@ -56,10 +56,16 @@ def rough_product(x: Tensor, weight: Tensor) -> Tensor:
 
     Rows that lie in memory features first (those of joined heads on a GPU) get their gradient features first too.
     """
+    dtype = product_dtype(weight, x.device.type)
     if x.ndim == 3 and x.stride(-1) > 1 and x.stride(-2) == 1 and x.stride(0) == x.shape[1]:
-        dtype = product_dtype(weight, x.device.type)
         return FromFeatures.apply(x.flatten(0, 1).mT.to(dtype), weight.to(dtype)).unflatten(0, x.shape[:-1])
-    return F.linear(x.to(weight.dtype), weight)
+    return F.linear(x.to(dtype), weight)
+
+
+def halved(point: PolarPoint) -> bool:
+    """Whether autocast will round directions to bfloat16 for the next product: they may as well be made so."""
+    device = point.direction.device.type
+    return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16
 
 
 def product_dtype(weight: Tensor, device: str) -> torch.dtype:

@@ -53,16 +53,17 @@ def heads_fused(dim: int, *tensors: Tensor, products: Sequence[Tensor] = ()) -> 
     return small and dim <= LARGEST_DIM and fused_runs(*tensors, products=products)
 
 
-def merge_heads(heads: PolarPoint) -> PolarPoint:
+def merge_heads(heads: PolarPoint, *, half: bool = False) -> PolarPoint:
     """Join heads [B, H, N] of rescaled radius into tokens [B, N] by direct concatenation.
 
-    The kernel leaves the tokens' directions features first in memory, as the product after it likes them.
+    The kernel leaves the tokens' directions features first in memory, as the product after it likes them, and in
+    bfloat16 if that is what it takes (`half`).
     """
     if not heads_fused(heads.shape[1] * heads.dim, *heads):
         return reference_merge_heads(heads)
     from polarvit.kernels.heads.operator import merge_op
 
-    radius, features = merge_op(heads.radius.contiguous(), heads.direction.mT.contiguous())
+    radius, features = merge_op(heads.radius.contiguous(), heads.direction.mT.contiguous(), half)
     return PolarPoint(radius, features.mT.unflatten(0, radius.shape))
 
 

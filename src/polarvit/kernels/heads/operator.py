@@ -157,11 +157,20 @@ def _project_gradients(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]
 project_op.register_autograd(_project_gradients, setup_context=_save_project)
 
 
-@torch.library.custom_op("polarvit::merge_heads", mutates_args=())
-def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """Radius [B, N] and direction, features first, [H d, B N], of joined heads [B, H, N], [B, H, d, N]."""
+def merge_outputs(direction: Tensor, half: bool) -> tuple[Tensor, Tensor]:
     b, heads, width, n = direction.shape
-    out_radius, out = new_output((b, n), radius), new_output((heads * width, b * n), radius)
+    dtype = torch.bfloat16 if half else torch.float32
+    return new_output((b, n), direction), new_output((heads * width, b * n), direction, dtype)
+
+
+@torch.library.custom_op("polarvit::merge_heads", mutates_args=())
+def merge_op(radius: Tensor, direction: Tensor, half: bool = False) -> tuple[Tensor, Tensor]:
+    """Radius [B, N] and direction, features first, [H d, B N], of joined heads [B, H, N], [B, H, d, N].
+
+    With `half` the direction is bfloat16.
+    """
+    b, heads, width, n = direction.shape
+    out_radius, out = merge_outputs(direction, half)
     size = merge_tiles(heads, width)
     merge_kernel[(triton.cdiv(b * n, size["BLOCK"]),)](
         radius, direction, out_radius, out, b * n, n, 0, HEADS=heads, WIDTH=width, num_warps=warps(size), **size
@@ -170,9 +179,8 @@ def merge_op(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @merge_op.register_fake
-def _(radius: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-    b, heads, width, n = direction.shape
-    return new_output((b, n), radius), new_output((heads * width, b * n), radius)
+def _(radius: Tensor, direction: Tensor, half: bool = False) -> tuple[Tensor, Tensor]:
+    return merge_outputs(direction, half)
 
 
 @torch.library.custom_op("polarvit::merge_heads_backward", mutates_args=())
@@ -194,11 +202,11 @@ def _(radius: Tensor, direction: Tensor, grad_radius: Tensor, grad: Tensor) -> t
 
 
 def _save_merge(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
+    ctx.save_for_backward(*inputs[:2])
 
 
-def _merge_gradients(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return merge_backward_op(*ctx.saved_tensors, grad_radius, grad)
+def _merge_gradients(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    return *merge_backward_op(*ctx.saved_tensors, grad_radius, grad), None
 
 
 merge_op.register_autograd(_merge_gradients, setup_context=_save_merge)

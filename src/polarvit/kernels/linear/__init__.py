@@ -21,6 +21,7 @@ def linear_epilogue(
     out_features: int,
     activation: str | None = None,
     root_k: float | Tensor = 1.0,
+    half: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Rescaled radius [...] and direction [..., out] of a polar layer's output.
 
@@ -29,6 +30,8 @@ def linear_epilogue(
 
         y = w_0 + chi product,   direction of phi(sqrt(k) cosh(a) y),
         l = beta ln|h| + slope a + chi (phi . u) + phi_0,   a' = asinh(e^l)
+
+    `half`: the direction is for a product in bfloat16, and the kernel writes it so.
     """
     narrow = not isinstance(root_k, Tensor) and out_features <= LARGEST_WIDTH
     if not (narrow and fused_runs(a, time_weight, products=(product,))):
@@ -55,6 +58,7 @@ def linear_epilogue(
         phi0,
         ACTIVATIONS[activation],
         float(root_k),
+        half,
     )
     return radius.view(batch), direction.view(*batch, out_features)
 

@@ -49,6 +49,11 @@ def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.
     return torch.empty(shape, dtype=dtype, device=like.device)
 
 
+def forward_outputs(product: Tensor, width: int, half: bool) -> tuple[Tensor, Tensor, Tensor]:
+    rows, dtype = product.shape[0], torch.bfloat16 if half else torch.float32
+    return new_output((rows,), product), new_output((rows, width), product, dtype), new_output((rows,), product)
+
+
 @torch.library.custom_op("polarvit::linear_epilogue", mutates_args=())
 def linear_epilogue_op(
     product: Tensor,
@@ -59,11 +64,15 @@ def linear_epilogue_op(
     phi0: Tensor,
     activation: int,
     root_k: float,
+    half: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Radius [rows] and direction [rows, width] from the product [rows, stride]; |h| [rows] for backward."""
+    """Radius [rows] and direction [rows, width] from the product [rows, stride]; |h| [rows] for backward.
+
+    With `half` the direction is bfloat16.
+    """
     rows, width = product.shape[0], time_weight.shape[0]
     launch = forward_launch(width, activation)
-    radius, direction, norm = (new_output(shape, product) for shape in ((rows,), (rows, width), (rows,)))
+    radius, direction, norm = forward_outputs(product, width, half)
     linear_forward_kernel[(triton.cdiv(rows, launch.rows),)](
         product, a, time_weight, beta, slope, phi0, radius, direction, norm, rows,
         WIDTH=width, STRIDE=product.shape[1], BLOCK=launch.rows,
@@ -82,9 +91,9 @@ def _(
     phi0: Tensor,
     activation: int,
     root_k: float,
+    half: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, width = product.shape[0], time_weight.shape[0]
-    return new_output((rows,), product), new_output((rows, width), product), new_output((rows,), product)
+    return forward_outputs(product, time_weight.shape[0], half)
 
 
 @torch.library.custom_op("polarvit::linear_epilogue_backward", mutates_args=())
@@ -139,7 +148,7 @@ def _(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    product, a, time_weight, beta, slope, _, ctx.activation, ctx.root_k = inputs
+    product, a, time_weight, beta, slope, _, ctx.activation, ctx.root_k, _ = inputs
     radius, _, norm = output
     ctx.mark_non_differentiable(norm)
     ctx.save_for_backward(product, a, time_weight, beta, slope, radius, norm)
@@ -158,7 +167,7 @@ def _differentiate(
         *ctx.saved_tensors, grad_radius, grad, ctx.activation, ctx.root_k
     )
     beta, slope, phi0 = parameters[width:].unbind()
-    return to_product, to_a, parameters[:width], beta, slope, phi0, None, None
+    return to_product, to_a, parameters[:width], beta, slope, phi0, None, None, None
 
 
 linear_epilogue_op.register_autograd(_differentiate, setup_context=_save)

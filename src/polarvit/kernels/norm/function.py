@@ -14,7 +14,14 @@ LARGEST_COUNT = 512
 
 
 def gyro_layer_norm(
-    a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: float | Tensor, *, implementation: str = "auto"
+    a: Tensor,
+    u: Tensor,
+    gain: Tensor,
+    bias: Tensor,
+    eps: float | Tensor,
+    *,
+    implementation: str = "auto",
+    half: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Centre, scale and shift the tokens of each sample: bias (+) (gain/sqrt(sigma^2 + eps) (x) ((-mean) (+) x)).
 
@@ -29,6 +36,7 @@ def gyro_layer_norm(
         eps: a number or a 0-dim tensor, which receives a gradient.
         implementation: `triton`, the fused kernel (float32, up to 512 tokens); `reference`, plain PyTorch, for every
             device and dtype; `auto`, the kernel where it runs.
+        half: the directions are for a product in bfloat16, and the kernel writes them so.
 
     Returns:
         Rescaled radii [..., N] and directions [..., N, n].
@@ -48,5 +56,6 @@ def gyro_layer_norm(
         bias.contiguous(),
         eps if isinstance(eps, Tensor) else None,
         0.0 if isinstance(eps, Tensor) else float(eps),
+        half,
     )
     return radius.view(a.shape), direction.view(u.shape)

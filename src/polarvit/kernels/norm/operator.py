@@ -58,9 +58,9 @@ def tile_columns(rows: int, width: int, numbers: int) -> int:
     return min(max(8, numbers // rows), triton.next_power_of_2(width))
 
 
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
+def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
+    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def options(u: Tensor, eps: Tensor | None, launch: Launch) -> dict[str, Any]:
@@ -75,33 +75,35 @@ def options(u: Tensor, eps: Tensor | None, launch: Launch) -> dict[str, Any]:
     }
 
 
-def forward_shapes(u: Tensor) -> tuple[tuple[int, ...], ...]:
+def forward_outputs(u: Tensor, half: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     samples, count, width = u.shape
-    return (samples, count), (samples, count, width), (samples, width), (samples, count, 4), (samples, 8)
+    radius, direction = new_output((samples, count), u), new_output(u.shape, u, torch.bfloat16 if half else u.dtype)
+    mean, tokens, stats = (new_output(shape, u) for shape in ((samples, width), (samples, count, 4), (samples, 8)))
+    return radius, direction, mean, tokens, stats
 
 
 @torch.library.custom_op("polarvit::gyro_layer_norm", mutates_args=())
 def norm_forward(
-    a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float
+    a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float, half: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Radius [B, N] and direction [B, N, n]; for backward ubar [B, n], four numbers a token and seven a sample.
 
-    `eps`, where it is given, stands for `eps_value` and receives a gradient.
+    `eps`, where it is given, stands for `eps_value` and receives a gradient. With `half` the direction is bfloat16.
     """
     samples, count, width = u.shape
-    outputs = tuple(new_output(shape, u) for shape in forward_shapes(u))
+    outputs = forward_outputs(u, half)
     norm_forward_kernel[(samples,)](
         a, u, gain, bias, gain if eps is None else eps, *outputs, count, eps_value,
         **options(u, eps, forward_launch(count, width)),
     )  # fmt: skip
-    return outputs  # type: ignore[return-value]
+    return outputs
 
 
 @norm_forward.register_fake
 def _(
-    a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float
+    a: Tensor, u: Tensor, gain: Tensor, bias: Tensor, eps: Tensor | None, eps_value: float, half: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return tuple(new_output(shape, u) for shape in forward_shapes(u))  # type: ignore[return-value]
+    return forward_outputs(u, half)
 
 
 @torch.library.custom_op("polarvit::gyro_layer_norm_backward", mutates_args=())
@@ -148,7 +150,7 @@ def _(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    a, u, gain, bias, eps, ctx.eps_value = inputs
+    a, u, gain, bias, eps, ctx.eps_value, _ = inputs
     ctx.mark_non_differentiable(*output[2:])
     ctx.save_for_backward(a, u, gain, bias, eps, *output[2:])
 
@@ -164,7 +166,7 @@ def _differentiate(
     to_a, to_u, parameters = norm_backward(grad_radius, grad, *saved, ctx.eps_value)
     width = saved[1].shape[2]
     to_gain, to_eps = parameters[width:].unbind()
-    return to_a, to_u, to_gain, parameters[:width], None if saved[4] is None else to_eps, None
+    return to_a, to_u, to_gain, parameters[:width], None if saved[4] is None else to_eps, None, None
 
 
 norm_forward.register_autograd(_differentiate, setup_context=_save)
