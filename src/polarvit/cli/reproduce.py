@@ -141,7 +141,7 @@ def list_experiments(results: Path) -> None:
 def run_experiment(name: str, settings: Settings) -> None:
     """Run an experiment; exit 1 if one of its own claims does not hold, 2 if there is none of that name."""
     if name not in EXPERIMENTS:
-        close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.6)
         hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(runnable())}"
         raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
     if not EXPERIMENTS[name].home:

@@ -113,7 +113,7 @@ def _limit(ax: Any, xlabel: str, bar: Bar | None) -> None:
     """The label of the axis, and the bar as a dashed line."""
     if bar is not None:
         ax.axvline(bar.limit, color=VERMILION, linewidth=1.4, linestyle=(0, (4, 3)))
-        xlabel += f" (dashed: bar {bar.limit:g})"
+        xlabel += f"\n(dashed: bar {bar.limit:g})"
     ax.set_xlabel(xlabel)
 
 

@@ -17,7 +17,7 @@ ABLATIONS = (
             Row("polar_vit", "+ horospherical positional encoding (Polar-ViT)", "80.15 ± 0.26"),
             Row("boost_encoding", "Polar-ViT with Lorentz boost encoding in place of horoshift", "79.82 ± 0.13"),
         ),
-        cost="about 2.5 GPU minutes a row at 11,710 steps, 0.35 GPU hours at 117,100; the ambient first row more",
+        cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100; the ambient first row more",
     ),
     Experiment(
         "position",
@@ -31,7 +31,7 @@ ABLATIONS = (
             Row("joint", "horospherical shift around one ideal point (ours)", ""),
             Row("rotary", "rotation of space axes (after HELM)", ""),
         ),
-        cost="about 2.5 GPU minutes a row at 11,710 steps, 0.35 GPU hours at 117,100",
+        cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
     ),
     Experiment(
         "radius-rule",
@@ -48,6 +48,6 @@ ABLATIONS = (
             Row("sigmoid", "sigmoid-bounded radius", "74.04"),
             Row("hard_bound", "hard radius bound", "diverged"),
         ),
-        cost="about 2.5 GPU minutes a row at 11,710 steps, 0.35 GPU hours at 117,100",
+        cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
     ),
 )

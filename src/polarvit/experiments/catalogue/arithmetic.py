@@ -32,7 +32,7 @@ ARITHMETIC = (
             )
             for radius, value in zip((4, 8, 12), values, strict=True)
         ),
-        cost="1 minute on two CPU cores",
+        cost="10 seconds on one CPU core",
     ),
     Experiment(
         "weight-decay",
