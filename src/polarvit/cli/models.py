@@ -48,7 +48,7 @@ def models(
     if not rows:
         raise typer.BadParameter(f"no model matches '{pattern}'", param_hint="--pattern")
     columns = ["model", "parameters", "no classifier", "shape", "image"]
-    note = "image and patch sizes are defaults; a recipe sets its own"
+    note = "image and patch sizes and numbers of classes (1,000) are defaults; a recipe sets its own"
     console().print(table("", columns, rows, caption=note, text=["shape"]))
     origins = [[", ".join(names), *known] for known, names in systems.items()]
     console().print(table("", ["models", "reference", "origin"], origins, text=["reference", "origin"]))
