@@ -276,6 +276,24 @@ def project_backward_kernel(
 
 
 @triton.jit
+def pairs_of(
+    T, N, ZERO, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
+):  # fmt: skip
+    """Dimensions, heads and tokens of the pairs, which exist; places in [B, H, N], [B, H, d, N] and [H d, B N]."""
+    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
+    head = pairs // BLOCK
+    token = tl.program_id(0) * BLOCK + pairs % BLOCK
+    pair = (head < HEADS) & (token < T)
+    valid = pair[None, :] & (dims < WIDTH)[:, None]
+    n = token % N
+    group = (token // N) * HEADS + head
+    place = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
+    spots = dims[:, None] * T + alike(head * WIDTH * T + token, ZERO, BLOCK)[None, :]
+    return dims, head, token, pair, valid, group * N + n, place, spots
+
+
+@triton.jit
 def joined_heads(a, u, head, dims, HEADS_PAD: tl.constexpr, BLOCK: tl.constexpr):
     """For each pair sinh(radius) / e^largest; largest, the token's length / e^largest; its part of the direction."""
     largest = largest_of_heads(a, HEADS_PAD, BLOCK)
@@ -301,19 +319,11 @@ def merge_kernel(
     BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
 ):  # fmt: skip
     """Tokens' directions features first, [H d, tokens]."""
-    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
-    head = pairs // BLOCK
-    token = tl.program_id(0) * BLOCK + pairs % BLOCK
-    pair = (head < HEADS) & (token < T)
-    valid = pair[None, :] & (dims < WIDTH)[:, None]
-    n = token % N
-    group = (token // N) * HEADS + head
-    a = tl.load(radius + group * N + n, mask=pair, other=0.0)
-    place = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
+    dims, head, token, pair, valid, spot, place, spots = pairs_of(T, N, ZERO, HEADS, WIDTH, BLOCK, HEADS_PAD, WIDTH_PAD)
+    a = tl.load(radius + spot, mask=pair, other=0.0)
     u = tl.load(direction + place, mask=valid, other=0.0)
     _, largest, norm, joined = joined_heads(a, u, head, dims, HEADS_PAD, BLOCK)
     tl.store(out_radius + token, scaled_asinh(norm, largest), mask=(head == 0) & (token < T))
-    spots = dims[:, None] * T + alike(head * WIDTH * T + token, ZERO, BLOCK)[None, :]
     tl.store(out + spots, joined, mask=valid)
 
 
@@ -323,17 +333,9 @@ def merge_backward_kernel(
     T, N, ZERO, HEADS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, HEADS_PAD: tl.constexpr, WIDTH_PAD: tl.constexpr,
 ):  # fmt: skip
-    pairs, dims = tl.arange(0, HEADS_PAD * BLOCK), tl.arange(0, WIDTH_PAD)
-    head = pairs // BLOCK
-    token = tl.program_id(0) * BLOCK + pairs % BLOCK
-    pair = (head < HEADS) & (token < T)
-    valid = pair[None, :] & (dims < WIDTH)[:, None]
-    n = token % N
-    group = (token // N) * HEADS + head
-    a = tl.load(radius + group * N + n, mask=pair, other=0.0)
-    place = dims[:, None] * N + alike(group * WIDTH * N + n, ZERO, BLOCK)[None, :]
+    dims, head, token, pair, valid, spot, place, spots = pairs_of(T, N, ZERO, HEADS, WIDTH, BLOCK, HEADS_PAD, WIDTH_PAD)
+    a = tl.load(radius + spot, mask=pair, other=0.0)
     u = tl.load(direction + place, mask=valid, other=0.0)
-    spots = dims[:, None] * T + alike(head * WIDTH * T + token, ZERO, BLOCK)[None, :]
     g = tl.load(grad + spots, mask=valid, other=0.0).to(tl.float32)
     g_radius = tl.load(grad_radius + token, mask=pair, other=0.0)
     size, largest, norm, joined = joined_heads(a, u, head, dims, HEADS_PAD, BLOCK)
@@ -342,4 +344,4 @@ def merge_backward_kernel(
     g_x = pull[None, :] * joined + g * (1.0 / norm)[None, :]
     tl.store(to_direction + place, size[None, :] * g_x, mask=valid)
     to_a = tl.sum(g_x * u, 0) * scaled_cosh(a) * tl.exp(a - largest)
-    tl.store(to_radius + group * N + n, to_a, mask=pair)
+    tl.store(to_radius + spot, to_a, mask=pair)
