@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 import torch
-import torch.nn.functional as F
+from models.copies import check_copies
 from models.narrow import DISTINCT, EVERY, MODELS
+from models.steps import clusters, train
 
 from polarvit.geometry import PolarPoint
 from polarvit.models import PolarViT, create_model, list_models, model_rows
@@ -30,34 +28,13 @@ def test_float64_autocast_and_bfloat16(narrow, images, name) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_copies_pickles_state_dicts_and_functional_calls_agree(narrow, images, name) -> None:
-    model = narrow(name).eval()
-    logits = model(images)
-    assert copy.deepcopy(model)(images).equal(logits)
-    assert pickle.loads(pickle.dumps(model))(images).equal(logits)
-    other = create_model(name, **{f: getattr(model.config, f) for f in model.config.to_dict()})
-    other.load_state_dict(model.state_dict(), strict=True)
-    assert other.eval()(images).equal(logits)
-    assert type(model).from_config(model.config.to_dict()).config == model.config
-    doubled = {key: 2 * p for key, p in model.named_parameters()}
-    called = torch.func.functional_call(model, doubled, (images,))
-    assert not torch.allclose(called, logits)
-    assert model(images).equal(logits)
+    check_copies(narrow(name), images)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_ten_steps_drive_the_loss_down(narrow, name) -> None:
     model = narrow(name)
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(32) % 5
-    images = torch.randn(5, 3, 8, 8, generator=generator)[labels] + 0.3 * torch.randn(32, 3, 8, 8, generator=generator)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(10):
-        loss = F.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = train(model, torch.optim.AdamW(model.parameters(), lr=1e-2), *clusters((8, 8)), 10)
     assert losses[-1] < losses[0] - 0.05
 
 
@@ -66,14 +43,7 @@ def test_ten_steps_drive_the_loss_down(narrow, name) -> None:
 def test_two_hundred_steps_at_a_high_rate_stay_finite(narrow, name) -> None:
     model = narrow(name, drop_path=0.1, dropout=0.1)
     images, labels = torch.randn(8, 3, 8, 8), torch.arange(8) % 5
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for step in range(200):
-        loss = F.cross_entropy(model(images), labels)
-        assert torch.isfinite(loss), step
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert all(torch.isfinite(p).all() for p in model.parameters())
+    train(model, torch.optim.AdamW(model.parameters(), lr=3e-3), images, labels, 200)
 
 
 @pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-from pathlib import Path
 
-import numpy
 import pytest
 import torch
 from models.compiled import check_compiled_gradients
+from models.exported import ONNX, check_program, check_tidy, needs_onnx, run_onnx
 from models.narrow import DISTINCT, MODELS
 from torch._dynamo.backends.registry import lookup_backend
 
-from polarvit.models import VisionModel, export_onnx, export_program
-
-ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime"))
-needs_onnx = pytest.mark.skipif(not ONNX, reason="onnx, onnxscript and onnxruntime are not installed")
-
-
-def run_onnx(model: VisionModel, path, batches: tuple[int, ...]) -> None:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    assert [x.name for x in session.get_inputs()] == ["images"]
-    for count in batches:
-        images = torch.randn(count, model.config.in_chans, *model.config.image)
-        with torch.no_grad():
-            expected = model.eval()(images).numpy()
-        (logits,) = session.run(["logits"], {"images": images.numpy()})
-        numpy.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
-
-
-def check_tidy(path: Path) -> None:
-    """The file passes ONNX's strict checker and holds neither paths of this machine nor the same constant twice."""
-    import onnx
-
-    onnx.checker.check_model(path, full_check=True)
-    assert str(Path(__file__).parents[2]).encode() not in path.read_bytes()
-    graph = onnx.load(path).graph
-    constants = [node.attribute[0].SerializeToString() for node in graph.node if node.op_type == "Constant"]
-    assert len(set(constants)) == len(constants)
+from polarvit.models import export_onnx, export_program
 
 
 @pytest.mark.slow
@@ -49,9 +20,7 @@ def test_every_model_exports_with_its_logits(narrow, images, tmp_path, name) -> 
     model = narrow(name).train()
     program = export_program(model, batch=3)
     assert model.training
-    with torch.no_grad():
-        torch.testing.assert_close(program.module()(images), model.eval()(images), rtol=1e-5, atol=1e-6)
-    assert not [node for node in program.graph.nodes if "stack_trace" in node.meta]
+    check_program(program, model, images, atol=1e-6)
     if ONNX:
         path = export_onnx(program, tmp_path / "model.onnx")
         run_onnx(model, path, (3,))

@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models.compiled import check_compiled_gradients
+from models.full_size import NAMES, full_images, full_model
 
-from polarvit.models import calibrate, create_model, list_models
+from polarvit.models import calibrate
 from polarvit.models.polar_vit import PolarViT
 from polarvit.optim import RiemannianAdamW, param_groups
 
@@ -26,7 +27,7 @@ def nothing_compiled():
     torch._dynamo.reset()
 
 
-@pytest.fixture(params=list_models(task="classification"))
+@pytest.fixture(params=NAMES)
 def name(request):
     return request.param
 
@@ -34,13 +35,12 @@ def name(request):
 @pytest.fixture
 def model(name):
     """Without dropout and stochastic depth: LViT and HVT have dropout of their own."""
-    torch.manual_seed(0)
-    return create_model(name, num_classes=10, drop_path=0.0, dropout=0.0).cuda()
+    return full_model(name, drop_path=0.0, dropout=0.0).cuda()
 
 
 @pytest.fixture
 def images(model):
-    return torch.randn(4, 3, *model.config.image, device="cuda")
+    return full_images(model, 4)
 
 
 def test_compiled_blocks_give_the_plain_gradients(model, images):
@@ -51,8 +51,7 @@ def test_compiled_blocks_give_the_plain_gradients(model, images):
 
 def test_bf16_autocast_trains_and_stays_finite(name, images):
     """As published, with its own dropout and stochastic depth."""
-    torch.manual_seed(0)
-    model = create_model(name, num_classes=10).cuda()
+    model = full_model(name).cuda()
     optimizer = RiemannianAdamW(param_groups(model, 1e-3, 0.05))
     for _ in range(5):
         optimizer.zero_grad()

@@ -1,0 +1,28 @@
+"""Every registered model at its full size, as published with its own dropout and stochastic depth, learns."""
+
+import pytest
+import torch
+from models.full_size import CPU, CUDA, NAMES, full_images, full_model
+from models.steps import clusters, train
+
+from polarvit.models import calibrate
+from polarvit.optim import RiemannianAdamW, param_groups
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_steps_drive_the_loss_down(name, device) -> None:
+    model = full_model(name).to(device)
+    images, labels = (x.to(device) for x in clusters(model.config.image))
+    if model.calibrated:
+        calibrate(model, images)
+    losses = train(model, RiemannianAdamW(param_groups(model, 3e-4, 0.05)), images, labels, 10)
+    assert losses[-1] < losses[0] - 0.05, losses
+
+
+@pytest.mark.parametrize("device", [CUDA])
+@pytest.mark.parametrize("name", NAMES)
+def test_two_hundred_steps_at_a_high_rate_stay_finite(name, device) -> None:
+    model = full_model(name).to(device)
+    images, labels = full_images(model, 8), torch.arange(8, device=device)
+    train(model, RiemannianAdamW(param_groups(model, 3e-3, 0.05)), images, labels, 200)
