@@ -15,9 +15,14 @@ LARGEST = 1 - 4e-3
 
 
 def project(x: Tensor) -> Tensor:
-    """Back inside: |x| is at most `LARGEST`."""
+    """Back inside: |x| is at most `LARGEST`, up to rounding.
+
+    A point on the edge stays as it is and hands its whole gradient on. One that was brought there by an earlier step
+    is off by a few roundings, and must not lose or keep the radial part of its gradient by their signs.
+    """
     size = torch.sqrt(x.square().sum(-1, keepdim=True).clamp_min(1e-30))
-    return torch.where(size > LARGEST, x * (LARGEST / size), x)
+    outside = size > LARGEST * (1 + 16 * torch.finfo(x.dtype).eps)
+    return torch.where(outside, x * (LARGEST / size), x)
 
 
 def exp0(v: Tensor) -> Tensor:
