@@ -4,7 +4,7 @@
     python benchmarks/attention_tune.py --shapes tiny
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
-other. The best belong into `forward_tile`, `backward_tile` of `kernels/attention/operator.py` and into `tiles`,
+other. The best belong into `forward_tile`, `backward_tile`, `NEAR_FORWARD`, `NEAR_BACKWARD` of `kernels/attention/operator.py` and into `tiles`,
 `merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench
 attention`.
 """
@@ -52,6 +52,20 @@ def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -
     )
 
 
+def near_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
+    """Forward and backward of wide, near heads: tiles of both and programs of the backward."""
+    forward, backward, attention.PROGRAMS = launch
+    attention.NEAR_FORWARD, attention.NEAR_BACKWARD = attention.Tile(*forward), attention.Tile(*backward)
+    attention.forward_tile = lambda n, width: attention.Tile(32, forward[1], 2)  # type: ignore[assignment]
+    inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
+    radius, direction, stats = attention.attention_forward(*inputs)
+    upstream = torch.randn_like(radius), torch.randn_like(direction)
+    return (
+        lambda: attention.attention_forward(*inputs),
+        lambda: attention.attention_backward(*upstream, *inputs, direction, stats),
+    )
+
+
 def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -> Steps:
     """Forward and backward of the projection: numbers of a tile, numbers of a thread, turns of the backward."""
     numbers, each, heads.TURNS = launch
@@ -81,7 +95,12 @@ def merge_steps(shape: tuple[int, int, int, int], launch: tuple[int, int]) -> St
     return lambda: heads.merge_op(radius, u), lambda: heads.merge_backward_op(radius, u, *upstream)
 
 
-STEPS: dict[str, Callable[..., Steps]] = {"attention": attention_steps, "heads": head_steps, "merge": merge_steps}
+STEPS: dict[str, Callable[..., Steps]] = {
+    "attention": attention_steps,
+    "near": near_steps,
+    "heads": head_steps,
+    "merge": merge_steps,
+}
 LAUNCHES: dict[str, list[Any]] = {
     "attention": [
         (32, 32, 2, 16),
@@ -91,6 +110,16 @@ LAUNCHES: dict[str, list[Any]] = {
         (32, 32, 2, 4),
         (32, 64, 4, 16),
         (32, 64, 2, 16),
+    ],
+    "near": [
+        ((64, 32, 4), (32, 64, 4), 1536),
+        ((64, 32, 4), (32, 64, 4), 768),
+        ((64, 32, 4), (32, 64, 4), 384),
+        ((64, 16, 4), (16, 64, 4), 1536),
+        ((64, 32, 8), (32, 64, 8), 1536),
+        ((64, 64, 4), (64, 64, 4), 1536),
+        ((128, 32, 8), (32, 128, 8), 1536),
+        ((64, 32, 4, 16, 168), (32, 64, 4, 16, 168), 1536),
     ],
     "merge": [(n, each) for n in (2048, 4096, 8192, 16384) for each in (16, 32)],
     "heads": [(n, each, turns) for n in (2048, 4096, 8192) for each in (16,) for turns in (1, 2)] + [(4096, 32, 1)],
@@ -117,7 +146,13 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("attention_tune needs a CUDA device: launch parameters mean nothing to the interpreter")
     torch.manual_seed(0)
-    tasks = [(k, SHAPES[s], launch) for k in arguments.kinds for s in arguments.shapes for launch in LAUNCHES[k]]
+    tasks = [
+        (k, SHAPES[s], launch)
+        for k in arguments.kinds
+        for s in arguments.shapes
+        for launch in LAUNCHES[k]
+        if (k, s) != ("near", "tiny")
+    ]
     print(machine(), flush=True)
     with ProcessPoolExecutor(12, mp_context=get_context("spawn")) as pool:
         troubles = list(pool.map(compiled, tasks))

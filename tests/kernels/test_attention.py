@@ -46,6 +46,11 @@ SMALL = [
     Case(1, 2, 17, 33, 16, 16, 8, angle=3e-4),
     Case(1, 1, 33, 17, 16, 16, 12),
     Case(2, 1, 7, 65, 8, 8, 12, angle=1e-5),
+    Case(1, 1, 33, 70, 64, 40, 1),
+    Case(1, 2, 17, 33, 64, 64, 8, angle=3e-4),
+    Case(1, 1, 17, 33, 40, 64, 4, angle=2e-2),
+    Case(1, 1, 17, 33, 64, 64, 0.01),
+    Case(1, 1, 17, 33, 40, 40, 12),
 ]
 TURNS = [  # sizes, programs and copies of gradients for a head, dimensions of a product, what that leads to
     pytest.param(Case(1, 1, 33, 17, 20, 8, 1), 1, 8, 16, id="one-program-in-turns-finishes"),
@@ -58,7 +63,9 @@ TURNS = [  # sizes, programs and copies of gradients for a head, dimensions of a
 ]
 LARGE = [
     Case(8, 12, 64, 64, 16, 16, r, angle) for r, angle in ((1, 0), (8, 0), (8, 3e-4), (12, 0), (12, 1e-5), (0.01, 0))
-] + [Case(2, 3, 196, 197, 64, 64, 1), Case(2, 3, 129, 196, 128, 128, 8), Case(1, 2, 1000, 513, 32, 100, 8, k=0.5)]
+] + [Case(2, 3, 196, 197, 64, 64, r, angle) for r, angle in ((1, 0), (4, 2e-2), (8, 0), (8, 3e-4), (0.01, 0))]
+LARGE += [Case(64, 6, 196, 196, 64, 64, 3), Case(1, 2, 1000, 513, 64, 40, 6), Case(2, 3, 129, 196, 128, 128, 8)]
+LARGE += [Case(1, 2, 1000, 513, 32, 100, 8, k=0.5)]
 LARGE += [Case(1, 2, 196, 77, 128, 16, 1), Case(1, 2, 77, 196, 16, 128, 1), Case(96, 16, 100, 40, 64, 8, 8)]
 
 

@@ -8,7 +8,7 @@ triton = pytest.importorskip("triton")
 mpmath = pytest.importorskip("mpmath")
 tl = triton.language
 
-from polarvit.kernels.attention import tiles  # noqa: E402
+from polarvit.kernels.attention import products, tiles  # noqa: E402
 
 # The interpreter's numpy divides by zero in branches that are not taken.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -91,7 +91,7 @@ def test_distances_and_their_derivatives_hold_at_every_radius(name, chord, devic
 def product_kernel(x, y, out, SIZE: tl.constexpr):
     place = tl.arange(0, SIZE)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     tl.store(
-        out + place, tiles.sharp_product(tl.load(x + place), tl.load(y + place), tl.zeros([SIZE, SIZE], tl.float32))
+        out + place, products.sharp_product(tl.load(x + place), tl.load(y + place), tl.zeros([SIZE, SIZE], tl.float32))
     )
 
 

@@ -25,6 +25,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
+from polarvit.kernels.attention.products import overreach, sharp_product
 from polarvit.kernels.attention.tiles import (
     distance_gradients,
     get,
@@ -34,7 +35,6 @@ from polarvit.kernels.attention.tiles import (
     of_columns,
     of_rows,
     radial_terms,
-    sharp_product,
     squared_chords,
     transposed,
     within,
@@ -71,12 +71,13 @@ def attention_backward_kernel(
     HEADS, N, M, BLOCKS,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     TQ: tl.constexpr, TK: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, FINISH: tl.constexpr,
-    SIDE: tl.constexpr, EXACT: tl.constexpr, CHUNK: tl.constexpr, UNROLL: tl.constexpr,
+    SIDE: tl.constexpr, EXACT: tl.constexpr, CHUNK: tl.constexpr, FAR: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Program (head, part) takes BLOCKS blocks of queries, MANY if that is more than one.
 
     Products with a tile take CHUNK dimensions at a time. EXACT: no tile reaches past the last row or column.
     SIDE, unless 0, is N = M known to the compiler, which then folds the steps from one coordinate to the next.
+    FAR: heads that are near are another kernel's.
     """
     if SIDE > 0:
         N = SIDE
@@ -104,7 +105,11 @@ def attention_backward_kernel(
     lowest = tl.arange(0, CHUNK)
     key_centre = tl.load(key + lowest * M, mask=lowest < WIDTH, other=0.0).to(tl.float32)
     value_centre = tl.load(value + lowest * M, mask=lowest < VALUE_WIDTH, other=0.0).to(tl.float32)
-    for start in range(begin, tl.minimum(begin + BLOCKS * ROWS, N), ROWS):
+    end = tl.minimum(begin + BLOCKS * ROWS, N)
+    if FAR:
+        if overreach(query_radius, key_radius, value_radius, N, M) <= 0.0:
+            end = begin
+    for start in range(begin, end, ROWS):
         rows = numbers(start, ROWS, TQ)
         row_valid = rows < N
         spots = within(rows, N, EXACT)

@@ -21,6 +21,9 @@ from polarvit.kernels.attention.backward import attention_backward_kernel
 from polarvit.kernels.attention.ends import attention_gather_kernel, attention_turn_kernel
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
+from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, near_columns_kernel, near_rows_kernel
+from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_kernel, near_gather_kernel
+from polarvit.kernels.attention.near_forward import near_forward_kernel
 from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
 from polarvit.kernels.sums import sum_rows
 
@@ -30,7 +33,10 @@ WIDEST_WALK = 32
 LARGEST_CHUNK = 64
 """Dimensions that one product with a tile takes at most, backward: its result stays in registers."""
 
-PROGRAMS, MOST_PARTS = 1536, 8
+WIDEST_NEAR = 64
+"""Heads wider than a walk and up to here have two backward kernels: one for near points, one for those beyond."""
+
+PROGRAMS, FAR_PROGRAMS, MOST_PARTS = 1536, 512, 8
 """Backward, a head is divided among programs until there are so many in all, or so many copies of its gradients."""
 
 
@@ -60,8 +66,15 @@ class Tile:
         """A warp is four rows by eight columns of threads, and warps are stacked."""
         return {
             "ROWS": self.rows, "COLUMNS": self.columns, "TQ": 4 * self.warps, "TK": 8, "UNROLL": self.unroll,
-            "num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers,
+            **self.launch(),
         }  # fmt: skip
+
+    def launch(self) -> dict[str, Any]:
+        return {"num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
+
+
+NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4), Tile(32, 64, 4)
+"""Products on the tensor cores have 64 rows: queries forward, keys backward."""
 
 
 def forward_walk(n: int) -> Walk:
@@ -126,6 +139,24 @@ def value_chords(value: Tensor, columns: int) -> Tensor:
     return chords
 
 
+def widths(query: Tensor, value: Tensor) -> dict[str, int]:
+    """Dimensions of directions, and the powers of two that hold them."""
+    width, value_width = query.shape[2], value.shape[2]
+    return {
+        "WIDTH": width, "PAD": padded(width, 16), "VALUE_WIDTH": value_width, "VALUE_PAD": padded(value_width, 16)
+    }  # fmt: skip
+
+
+def near_columns(key: Tensor, value: Tensor) -> Tensor:
+    """What keys and values bring to the kernels of near heads."""
+    b, h, _, m = key.shape
+    columns = new_output((b, h, COLUMN_TERMS.value, m), key)
+    near_columns_kernel[(b * h, triton.cdiv(m, 32))](
+        key, value, columns, m, BLOCK=32, num_warps=4, **widths(key, value)
+    )
+    return columns
+
+
 @torch.library.custom_op("polarvit::attention", mutates_args=())
 def attention_forward(
     query_radius: Tensor,
@@ -152,11 +183,20 @@ def attention_forward(
         )  # fmt: skip
         return outputs
     tile = forward_tile(n, max(width, value_width))
+    points = query_radius, query, key_radius, key, value_radius, value
+    chords = value_chords(value, tile.columns)
+    far = max(width, value_width) <= WIDEST_NEAR
     wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
-        query_radius, query, key_radius, key, value_radius, value, value_chords(value, tile.columns), attend, scale,
-        *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
-        EXACT=tile.fits(n, m), **tile.options(), **sizes,
+        *points, chords, attend, scale, *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
+        EXACT=tile.fits(n, m), FAR=far, **tile.options(), **sizes,
     )  # fmt: skip
+    if far:
+        rows = NEAR_FORWARD.rows
+        near_forward_kernel[(b * h, triton.cdiv(n, rows))](
+            *points, near_columns(key, value), chords, attend, scale, *outputs, h, n, m,
+            HAS_MASK=mask is not None, ROWS=rows, COLUMNS=tile.columns, SIDE=side(n, m), **widths(query, value),
+            **NEAR_FORWARD.launch(),
+        )  # fmt: skip
     return outputs
 
 
@@ -175,6 +215,68 @@ def _(
     return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
 
 
+def division(blocks: int, heads: int, programs: int) -> tuple[int, int]:
+    """Programs for each head so that there are `programs` in all, at most MOST_PARTS, and blocks for each of them."""
+    turns = triton.cdiv(blocks, min(blocks, MOST_PARTS, triton.cdiv(programs, heads)))
+    return triton.cdiv(blocks, turns), turns
+
+
+def backward_by_tiles(
+    points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
+    gradients: list[Tensor], *, far: bool,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients by register tiles, of heads that are not near if `far`; returns what blocks add to the scale's."""
+    (b, h, width, n), (value_width, m) = points[1].shape, points[5].shape[2:]
+    tile = backward_tile(n, max(width, value_width))
+    blocks = triton.cdiv(n, tile.rows)
+    parts, turns = division(blocks, b * h, FAR_PROGRAMS if far else PROGRAMS)
+    chunk = min(LARGEST_CHUNK, padded(max(width, value_width), 16))
+    finish = parts == 1 and value_width <= chunk
+    share = (torch.zeros if far else torch.empty)((b * blocks, h), dtype=torch.float32, device=scale.device)
+    copies = gradients[2:] if parts == 1 else [new_output((parts, *x.shape), x) for x in points[2:]]
+    attention_backward_kernel[(b * h, parts)](
+        *points, attend, scale, direction, turned, terms, *gradients[:2], *copies, share, h, n, m, turns,
+        WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=attend is not scale, MANY=turns > 1, FINISH=finish,
+        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=chunk, FAR=far, **tile.options(),
+    )  # fmt: skip
+    if not finish:
+        block = fitting(m, 32)
+        attention_gather_kernel[(b * h, triton.cdiv(m, block))](
+            points[0], points[2], *points[4:], *copies, *gradients[2:], parts, n, m, FAR=far,
+            WIDTH=width, PAD=padded(width), VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block,
+            num_warps=4,
+        )  # fmt: skip
+    return [share]
+
+
+def backward_near(
+    points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
+    gradients: list[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    """Gradients of near heads, by products; returns what blocks add to the scale's."""
+    query_radius, query, key_radius, key, value_radius, value = points
+    (b, h, width, n), m = query.shape, value.shape[3]
+    sizes, tile = widths(query, value), NEAR_BACKWARD
+    parts, turns = division(triton.cdiv(m, tile.columns), b * h, PROGRAMS)
+    rows, columns = new_output((b, h, ROW_TERMS.value, n), query), near_columns(key, value)
+    near_rows_kernel[(b * h, triton.cdiv(n, 32))](
+        query, key, value, direction, turned, terms, rows, n, m, BLOCK=32, num_warps=4, **sizes
+    )
+    row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
+    near_backward_kernel[(b * h, parts)](
+        *points, attend, scale, direction, turned, terms, rows, columns, row_sums, copies, *gradients[2:], h, n, m,
+        turns, HAS_MASK=attend is not scale, MANY=turns > 1, SIDE=side(n, m),
+        ROWS=tile.rows, COLUMNS=tile.columns, **tile.launch(), **sizes,
+    )  # fmt: skip
+    blocks = triton.cdiv(n, 32)
+    share = new_output((b * blocks, h), scale)
+    near_gather_kernel[(b * h, blocks)](
+        query_radius, key_radius, value_radius, scale, row_sums, copies, *gradients[:2], share, h, parts, n, m,
+        WIDTH=width, PAD=padded(width, 16), BLOCK=32, num_warps=4,
+    )  # fmt: skip
+    return [share]
+
+
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())
 def attention_backward(
     grad_radius: Tensor,
@@ -191,41 +293,22 @@ def attention_backward(
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in the order of the forward's first seven arguments, float32."""
-    b, h, width, n = query.shape
-    value_width, m = value.shape[-2:]
-    tile = backward_tile(n, max(width, value_width))
-    blocks = triton.cdiv(n, tile.rows)
-    parts = min(blocks, MOST_PARTS, triton.cdiv(PROGRAMS, b * h))
-    turns = triton.cdiv(blocks, parts)
-    parts = triton.cdiv(blocks, turns)
-    chunk = min(LARGEST_CHUNK, padded(max(width, value_width), 16))
-    finish = parts == 1 and value_width <= chunk
-    to_query_radius, to_query = new_output((b, h, n), query), new_output((b, h, width, n), query)
-    to_scale = new_output((b * blocks, h), scale)
-    shapes = (b, h, m), (b, h, width, m), (b, h, m), (b, h, value_width, m)
-    copies = [new_output((parts, *shape), query) for shape in shapes]
+    (b, h, width, n), value_width = query.shape, value.shape[2]
+    points = query_radius, query, key_radius, key, value_radius, value
+    attend = scale if mask is None else mask.view(torch.uint8)
     turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
     block = fitting(n, 64)
     attention_turn_kernel[(b * h, triton.cdiv(n, block))](
         direction, stats, grad_radius.contiguous(), grad.contiguous(), turned, terms, n,
         WIDTH=value_width, PAD=padded(value_width), BLOCK=block, num_warps=2,
     )  # fmt: skip
-    attention_backward_kernel[(b * h, parts)](
-        query_radius, query, key_radius, key, value_radius, value, scale if mask is None else mask.view(torch.uint8),
-        scale, direction, turned, terms,
-        to_query_radius, to_query, *copies, to_scale, h, n, m, turns,
-        WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=mask is not None, MANY=turns > 1, FINISH=finish,
-        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=chunk, **tile.options(),
-    )  # fmt: skip
-    gradients = [copy[0] for copy in copies] if parts == 1 else [new_output(shape, query) for shape in shapes]
-    if not finish:
-        block = fitting(m, 32)
-        attention_gather_kernel[(b * h, triton.cdiv(m, block))](
-            value_radius, value, *copies, *gradients, parts, m, WIDTH=width, PAD=padded(width),
-            VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block, num_warps=4,
-        )  # fmt: skip
+    two_kernels = WIDEST_WALK < max(width, value_width) <= WIDEST_NEAR
+    gradients = [new_output(tuple(x.shape), x) for x in points]
+    shares = backward_by_tiles(points, attend, scale, direction, turned, terms, gradients, far=two_kernels)
+    if two_kernels:
+        shares += backward_near(points, attend, scale, direction, turned, terms, gradients)
     # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
-    return (to_query_radius, to_query, *gradients, sum_rows(to_scale))  # type: ignore[return-value]
+    return (*gradients, sum_rows(torch.cat(shares)) if two_kernels else sum_rows(shares[0]))  # type: ignore[return-value]
 
 
 @attention_backward.register_fake

@@ -91,24 +91,6 @@ def get_inside(pointer, inside, EXACT: tl.constexpr):
 
 
 @triton.jit
-def leading_bits(x):
-    """x rounded to 11 bits, what the tensor cores read of a float32; half a unit is added and 13 bits are cut off."""
-    return ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def sharp_product(x, y, total):
-    """total + x y by three products of leading bits and rests, on the tensor cores: as good as products in float32.
-
-    What is left out, the product of both rests, is at most 2^-24 of a term, and of either sign.
-    """
-    high_x, high_y = leading_bits(x), leading_bits(y)
-    total = tl.dot(x - high_x, high_y, total, input_precision="tf32")
-    total = tl.dot(high_x, y - high_y, total, input_precision="tf32")
-    return tl.dot(high_x, high_y, total, input_precision="tf32")
-
-
-@triton.jit
 def radial_terms(radius):
     """a/2, e^(-a/2), 1/2 e^-a and sh(a)."""
     down = fast_exp2(radius * (-0.5 * LOG2E))

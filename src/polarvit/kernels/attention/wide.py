@@ -10,11 +10,13 @@ not depend on the queries: `value_chords_kernel` leaves them in memory once, COL
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: SIM102 - an outer condition of capitals is the compiler's, the inner one the kernel's
 
 import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
+from polarvit.kernels.attention.products import overreach, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import (
     get,
@@ -23,7 +25,6 @@ from polarvit.kernels.attention.tiles import (
     of_columns,
     of_rows,
     radial_terms,
-    sharp_product,
     squared_chords,
     transposed,
     within,
@@ -53,8 +54,9 @@ def wide_forward_kernel(
     HEADS, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr,
-    HAS_MASK: tl.constexpr, SIDE: tl.constexpr, EXACT: tl.constexpr, UNROLL: tl.constexpr,
+    HAS_MASK: tl.constexpr, SIDE: tl.constexpr, EXACT: tl.constexpr, FAR: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
+    """FAR: heads that are near are another kernel's."""
     if SIDE > 0:
         N = SIDE
         M = SIDE
@@ -77,7 +79,12 @@ def wide_forward_kernel(
     mass_exponent = tl.full([ROWS // TQ, TQ], NOTHING, tl.float32)
     radial_exponent = tl.full([ROWS // TQ, TQ], NOTHING, tl.float32)
     offset = tl.zeros([VALUE_PAD, ROWS], tl.float32)
-    for first in range(0, M, COLUMNS):
+    end = M
+    if FAR:
+        if overreach(query_radius + head * N, key_radius + head * M, value_radius + head * M, N, M) <= 0.0:
+            end = 0
+            line += N  # beyond the last one: nothing to store
+    for first in range(0, end, COLUMNS):
         columns = numbers(first, COLUMNS, TK)
         attend = columns < M
         columns = within(columns, M, EXACT)

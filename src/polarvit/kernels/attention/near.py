@@ -1,0 +1,127 @@
+"""Wide heads whose points lie within radius 8: what points bring to the kernels of `near_forward` and `near_backward`.
+
+Tiles of pairs are products on the tensor cores here. Chords, and with them distances, come from
+`products.half_squared_chords`, so that a pair costs a hundred instructions and not some for every coordinate. Up to
+a + b = 16 nothing overflows, and
+
+    sinh^2(D/2) = sinh^2((a-b)/2) + 1/4 sinh a sinh b |u-v|^2
+
+needs no scaling. A head that reaches farther is left to `wide` and `backward`, which leave near heads alone:
+`products.overreach` decides for all of them, on the device.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+import triton
+import triton.language as tl
+
+from polarvit.kernels.attention.elementary import (
+    LN2,
+    LOG2E,
+    asinh_series,
+    fast_exp2,
+    fast_log2,
+    fast_rsqrt,
+    sinh_series,
+)
+from polarvit.kernels.attention.products import half_squares
+from polarvit.kernels.attention.tiles import SMALLEST, get_inside
+
+ROW_TERMS, COLUMN_TERMS = tl.constexpr(10), tl.constexpr(6)
+
+
+@triton.jit
+def offsets(x, origin, points, step, WIDTH: tl.constexpr, PAD: tl.constexpr):
+    """Directions less the first one at `origin`, [PAD, points], zeros beyond WIDTH dimensions."""
+    dims = tl.arange(0, PAD)
+    centre = get_inside(origin, dims < WIDTH, WIDTH == PAD)
+    return (
+        get_inside(x + dims[:, None] * step + points[None, :], (dims < WIDTH)[:, None], WIDTH == PAD) - centre[:, None]
+    )
+
+
+@triton.jit
+def hyperbolic(radius):
+    """e^(a/2), e^(-a/2), sinh a and cosh a for a <= 16."""
+    up, down = fast_exp2(radius * (0.5 * LOG2E)), fast_exp2(radius * (-0.5 * LOG2E))
+    sinh = tl.where(radius < 1.0, sinh_series(radius), 0.5 * (up * up - down * down))
+    return up, down, sinh, 0.5 * (up * up + down * down)
+
+
+@triton.jit
+def gaps(difference, one, two):
+    """sinh((a-b)/2) and sinh(a-b) from a - b, e^((a-b)/2) and e^((b-a)/2)."""
+    gap = 0.5 * difference
+    y = gap * gap
+    half = tl.where(y < 0.0625, gap + gap * y * (1.0 / 6.0 + y * (1.0 / 120.0)), 0.5 * (one - two))
+    return half, half * (one + two)
+
+
+@triton.jit
+def half_distance(s):
+    """D/2, 1/sinh(D/2) and 1/cosh(D/2) from s = sinh^2(D/2)."""
+    inverse_s, inverse_c = fast_rsqrt(tl.maximum(s, SMALLEST)), fast_rsqrt(1.0 + s)
+    root = s * inverse_s
+    far = LN2 * fast_log2(root + (1.0 + s) * inverse_c)
+    return tl.where(s < 0.25, asinh_series(root, s), far), inverse_s, inverse_c
+
+
+@triton.jit
+def near_rows_kernel(
+    query, key, value, out, turned, terms, rows, N, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """For each row: three parts of 1/2|q|^2 and of 1/2|uhat|^2, as offsets; t.uhat, a power of two above t,
+    g/2 (1 + rho), by which chords to the centroid are weighted, and the inverse of that power.
+    """
+    head = tl.program_id(0).to(tl.int64)
+    line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    valid = line < N
+    spots = tl.minimum(line, N - 1)
+    dims = tl.arange(0, VALUE_PAD)
+    q1, q2, q3 = half_squares(
+        offsets(query + head * WIDTH * N, key + head * WIDTH * M + tl.arange(0, PAD) * M, spots, N, WIDTH, PAD)
+    )
+    o = offsets(
+        out + head * VALUE_WIDTH * N, value + head * VALUE_WIDTH * M + dims * M, spots, N, VALUE_WIDTH, VALUE_PAD
+    )
+    o1, o2, o3 = half_squares(o)
+    spot = head * VALUE_WIDTH * N + dims[:, None] * N + spots[None, :]
+    t = get_inside(turned + spot, (dims < VALUE_WIDTH)[:, None], VALUE_WIDTH == VALUE_PAD)
+    size = tl.max(tl.abs(t), 0)
+    exponent = tl.minimum(tl.maximum((size.to(tl.int32, bitcast=True) >> 23) + 1, 1), 253)  # of the next power of two
+    terms += head * 3 * N + spots
+    rows += head * ROW_TERMS * N + line
+    tl.store(rows, q1, mask=valid)
+    tl.store(rows + N, q2, mask=valid)
+    tl.store(rows + 2 * N, q3, mask=valid)
+    tl.store(rows + 3 * N, o1, mask=valid)
+    tl.store(rows + 4 * N, o2, mask=valid)
+    tl.store(rows + 5 * N, o3, mask=valid)
+    tl.store(rows + 6 * N, tl.sum(t * o, 0), mask=valid)
+    tl.store(rows + 7 * N, (exponent << 23).to(tl.float32, bitcast=True), mask=valid)
+    tl.store(rows + 8 * N, tl.load(terms) + tl.load(terms + N), mask=valid)
+    tl.store(rows + 9 * N, ((254 - exponent) << 23).to(tl.float32, bitcast=True), mask=valid)
+
+
+@triton.jit
+def near_columns_kernel(
+    key, value, columns, M,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """For each key: three parts of 1/2|k|^2 and of 1/2|u|^2 of its value, both as offsets."""
+    head = tl.program_id(0).to(tl.int64)
+    edge = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    valid = edge < M
+    places = tl.minimum(edge, M - 1)
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    k1, k2, k3 = half_squares(offsets(key, key + tl.arange(0, PAD) * M, places, M, WIDTH, PAD))
+    w1, w2, w3 = half_squares(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
+    columns += head * COLUMN_TERMS * M + edge
+    tl.store(columns, k1, mask=valid)
+    tl.store(columns + M, k2, mask=valid)
+    tl.store(columns + 2 * M, k3, mask=valid)
+    tl.store(columns + 3 * M, w1, mask=valid)
+    tl.store(columns + 4 * M, w2, mask=valid)
+    tl.store(columns + 5 * M, w3, mask=valid)

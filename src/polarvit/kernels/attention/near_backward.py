@@ -1,0 +1,236 @@
+"""Backward kernels of polar attention for near heads (see `near`): the formulas of `backward`, pairs by products.
+
+A program takes a block of keys, whose gradients stay in its registers, and goes through all queries; what they get from
+a block goes into copies [PARTS, ...] that `near_gather_kernel` adds up. Weights and chord gradients enter products as
+two float16 each, measured by the largest: their error is 2^-22 of themselves or 2^-38 of that.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+import triton
+import triton.language as tl
+
+from polarvit.kernels.attention.backward import add_four, add_seven
+from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
+from polarvit.kernels.attention.ends import finished
+from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, gaps, half_distance, hyperbolic, offsets
+from polarvit.kernels.attention.products import half_squared_chords, halves, largest, overreach, pieces
+from polarvit.kernels.attention.tiles import get_inside
+
+WEIGHT = tl.constexpr(4096.0)  # weights are at most 2
+CHORD = tl.constexpr(16384.0)
+ROW_SUMS = tl.constexpr(6)
+
+
+@triton.jit
+def near_backward_kernel(
+    query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms, rows, columns,
+    row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, BLOCKS,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, SIDE: tl.constexpr,
+):  # fmt: skip
+    """Program (head, part) takes BLOCKS blocks of keys, MANY if that is more than one; pairs are [COLUMNS, ROWS]."""
+    if SIDE > 0:
+        N = SIDE
+        M = SIDE
+    head = tl.program_id(0).to(tl.int64)
+    query_radius += head * N
+    key_radius += head * M
+    value_radius += head * M
+    if overreach(query_radius, key_radius, value_radius, N, M) <= 0.0:
+        copy = tl.program_id(1) * tl.num_programs(0) + head
+        query += head * WIDTH * N
+        key += head * WIDTH * M
+        value += head * VALUE_WIDTH * M
+        out += head * VALUE_WIDTH * N
+        turned += head * VALUE_WIDTH * N
+        terms += head * 3 * N
+        rows += head * ROW_TERMS * N
+        columns += head * COLUMN_TERMS * M
+        to_query += copy * WIDTH * N
+        row_sums += copy * ROW_SUMS * N
+        to_key += head * WIDTH * M
+        to_value += head * VALUE_WIDTH * M
+        scale = tl.load(scale_pointer + head % HEADS)
+        dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
+        # Nothing that enters a product as float16 may outgrow it: a bound on weights times what they multiply.
+        bound = tl.maximum(tl.maximum(largest(rows + 7 * N, N), largest(rows + 8 * N, N)), 1e-30)
+        unit, down_unit = 1.0 / bound * WEIGHT, bound / WEIGHT
+        twice = -2.0 * scale
+        begin = tl.program_id(1) * BLOCKS * COLUMNS
+        for start in range(begin, tl.minimum(begin + BLOCKS * COLUMNS, M), COLUMNS):
+            edge = start + tl.arange(0, COLUMNS)
+            on_edge = edge < M
+            places = tl.minimum(edge, M - 1)
+            k = offsets(key, key + dims * M, places, M, WIDTH, PAD)
+            w = offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD)
+            k1, k2, k3 = pieces(k)
+            w1, w2, w3 = pieces(w)
+            yours = columns + places
+            k_first, k_second, k_third = tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M)
+            w_first, w_second, w_third = tl.load(yours + 3 * M), tl.load(yours + 4 * M), tl.load(yours + 5 * M)
+            b = tl.load(key_radius + places).to(tl.float32)
+            up_b, down_b, sinh_b, cosh_b = hyperbolic(b)
+            c = tl.load(value_radius + places).to(tl.float32)
+            sh, shrunk = scaled_sinh(c), fast_exp2(c * (-2.0 * LOG2E))
+            attend = on_edge
+            if HAS_MASK:
+                attend = on_edge & (tl.load(mask + head // HEADS * M + places) != 0)
+            beta = tl.where(attend, c * LOG2E, float("-inf"))  # no weight at all
+            key_total = tl.zeros([COLUMNS, PAD], tl.float32)
+            value_total = tl.zeros([COLUMNS, VALUE_PAD], tl.float32)
+            key_sum = tl.zeros([COLUMNS], tl.float32)
+            value_sum = tl.zeros([COLUMNS], tl.float32)
+            pulled = tl.zeros([COLUMNS], tl.float32)
+            chorded = tl.zeros([COLUMNS], tl.float32)
+            chord_unit = 1e30  # as large as no chord asks for less
+            for first in range(0, N, ROWS):
+                line = first + tl.arange(0, ROWS)
+                on_line = line < N
+                spots = tl.minimum(line, N - 1)
+                mine = rows + spots
+                q = offsets(query, key + dims * M, spots, N, WIDTH, PAD)
+                q1, q2, q3 = pieces(q)
+                h = half_squared_chords(
+                    k1, k2, k3, q1, q2, q3,
+                    k_first, k_second, k_third, tl.load(mine), tl.load(mine + N), tl.load(mine + 2 * N),
+                )  # fmt: skip
+                o1, o2, o3 = pieces(offsets(out, value + value_dims * M, spots, N, VALUE_WIDTH, VALUE_PAD))
+                apart = half_squared_chords(
+                    w1, w2, w3, o1, o2, o3,
+                    w_first, w_second, w_third, tl.load(mine + 3 * N), tl.load(mine + 4 * N), tl.load(mine + 5 * N),
+                )  # fmt: skip
+                size, pull = tl.load(mine + 7 * N), tl.load(mine + 8 * N)
+                t = get_inside(
+                    turned + value_dims[:, None] * N + spots[None, :], (value_dims < VALUE_WIDTH)[:, None],
+                    VALUE_WIDTH == VALUE_PAD,
+                )  # fmt: skip
+                t1, t2 = halves(t * tl.load(mine + 9 * N)[None, :])
+                turn = tl.dot(tl.trans(w2), t1, tl.zeros([COLUMNS, ROWS], tl.float32))
+                turn = tl.dot(tl.trans(w1), t2, turn)
+                turn = tl.dot(tl.trans(w1), t1, turn)
+                z = size[None, :] * turn - tl.load(mine + 6 * N)[None, :] - pull[None, :] * apart
+
+                a = tl.load(query_radius + spots).to(tl.float32)
+                up_a, down_a, sinh_a, cosh_a = hyperbolic(a)
+                half_gap, sinh_gap = gaps(
+                    a[None, :] - b[:, None], up_a[None, :] * down_b[:, None], down_a[None, :] * up_b[:, None]
+                )
+                swept = sinh_b[:, None] * h
+                half, inverse_s, inverse_c = half_distance(half_gap * half_gap + (0.5 * sinh_a)[None, :] * swept)
+                slope = half * inverse_s * inverse_c
+                distance2 = 4.0 * half * half
+                by_a = slope * (sinh_gap + cosh_a[None, :] * swept)
+                by_b = slope * (cosh_b[:, None] * (sinh_a[None, :] * h) - sinh_gap)
+
+                grown, flat = tl.load(terms + N + spots), tl.load(terms + spots)
+                shift = tl.where(on_line, tl.load(terms + 2 * N + spots), 1e38)  # no weight where there is no row
+                exponent = (scale * -LOG2E) * distance2 + (beta[:, None] - shift[None, :])
+                weight = fast_exp2(tl.minimum(exponent, 1.0))  # A1 <= 2, however large the rounding of a large score
+                under = grown[None, :] * shrunk[:, None]
+                shared = sh[:, None] * z
+                by_score = weight * (flat[None, :] + shared - under)
+                by_value_radius = weight * (flat[None, :] + (z - shared) + under)  # ch(c) = 1 - sh(c)
+                chords = by_score * (slope * (sinh_b[:, None] * sinh_a[None, :]))
+                pulls = weight * pull[None, :]
+                sums = tl.reduce((by_score * by_b, by_value_radius, pulls, chords), 1, add_four)
+                key_sum += sums[0]
+                value_sum += sums[1]
+                pulled += sums[2]
+                chorded += sums[3]
+
+                # What enters a product as float16 is measured by the largest so far.
+                fitting = tl.minimum(1.0 / tl.maximum(tl.max(tl.max(tl.abs(chords), 1), 0), 1e-30) * CHORD, chord_unit)
+                key_total *= fitting / chord_unit
+                chord_unit = fitting
+                c1, c2 = halves(chord_unit * chords)
+                key_total = tl.dot(c2, tl.trans(q1), key_total)
+                key_total = tl.dot(c1, tl.trans(q2), key_total)
+                key_total = tl.dot(c1, tl.trans(q1), key_total)
+                m1, m2 = halves((unit * size)[None, :] * weight)
+                value_total = tl.dot(m2, tl.trans(t1), value_total)
+                value_total = tl.dot(m1, tl.trans(t2), value_total)
+                value_total = tl.dot(m1, tl.trans(t1), value_total)
+                p1, p2 = halves(unit * pulls)
+                value_total = tl.dot(p2, tl.trans(o1), value_total)
+                value_total = tl.dot(p1, tl.trans(o2), value_total)
+                value_total = tl.dot(p1, tl.trans(o1), value_total)
+                query_total = tl.dot(k1, c2, tl.zeros([PAD, ROWS], tl.float32))
+                query_total = tl.dot(k2, c1, query_total)
+                query_total = tl.dot(k1, c1, query_total)
+                s1, s2, s3, s4, s5, s6, chord_sum = tl.reduce(
+                    (by_score, weight, by_score * by_a, weight * by_a, by_score * distance2, weight * distance2, chords),
+                    0, add_seven,
+                )  # fmt: skip
+                step = twice * (q * chord_sum[None, :] - query_total * (1.0 / chord_unit))
+                mine = row_sums + line
+                spot, inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & on_line[None, :]
+                if MANY:
+                    before = start > begin
+                    step += tl.load(to_query + spot, mask=inside & before, other=0.0)
+                    had = on_line & before
+                    s1 += tl.load(mine, mask=had, other=0.0)
+                    s2 += tl.load(mine + N, mask=had, other=0.0)
+                    s3 += tl.load(mine + 2 * N, mask=had, other=0.0)
+                    s4 += tl.load(mine + 3 * N, mask=had, other=0.0)
+                    s5 += tl.load(mine + 4 * N, mask=had, other=0.0)
+                    s6 += tl.load(mine + 5 * N, mask=had, other=0.0)
+                tl.store(to_query + spot, step, mask=inside)
+                tl.store(mine, s1, mask=on_line)
+                tl.store(mine + N, s2, mask=on_line)
+                tl.store(mine + 2 * N, s3, mask=on_line)
+                tl.store(mine + 3 * N, s4, mask=on_line)
+                tl.store(mine + 4 * N, s5, mask=on_line)
+                tl.store(mine + 5 * N, s6, mask=on_line)
+
+            tl.store(to_key_radius + head * M + edge, twice * key_sum, mask=on_edge)
+            tl.store(to_value_radius + head * M + edge, value_sum, mask=on_edge)
+            spot, inside = dims[:, None] * M + edge[None, :], (dims < WIDTH)[:, None] & on_edge[None, :]
+            k = offsets(key, key + dims * M, places, M, WIDTH, PAD)  # read again: registers are short in the loop
+            step = k * chorded[None, :] - tl.trans(key_total) * (1.0 / chord_unit)
+            tl.store(to_key + spot, twice * step, mask=inside)
+            spot, inside = (
+                value_dims[:, None] * M + edge[None, :],
+                (value_dims < VALUE_WIDTH)[:, None] & on_edge[None, :],
+            )
+            w = offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD)
+            to_w = tl.trans(value_total) * down_unit - w * pulled[None, :]
+            full = w + get_inside(value + value_dims * M, value_dims < VALUE_WIDTH, VALUE_WIDTH == VALUE_PAD)[:, None]
+            tl.store(to_value + spot, finished(to_w, full, sh), mask=inside)
+            if MANY:
+                tl.debug_barrier()
+
+
+@triton.jit
+def near_gather_kernel(
+    query_radius, key_radius, value_radius, scale, row_sums, parts, to_query_radius, to_query, to_scale,
+    HEADS, PARTS, N, M, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Adds up the copies [PARTS, heads, ...] of the queries' gradients and of the sums over a row's pairs.
+
+    The score gradients of a row add up to zero; what rounding leaves is taken off in proportion to A1 (see `backward`).
+    """
+    head = tl.program_id(0).to(tl.int64)
+    heads = tl.num_programs(0)
+    line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    if overreach(query_radius + head * N, key_radius + head * M, value_radius + head * M, N, M) > 0.0:
+        line += N  # beyond the last one: nothing to do
+    valid = line < N
+    dims, names = tl.arange(0, PAD), tl.arange(0, 8)
+    spot, inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & valid[None, :]
+    place, known = names[:, None] * N + line[None, :], (names < ROW_SUMS)[:, None] & valid[None, :]
+    total = tl.zeros([PAD, BLOCK], tl.float32)
+    sums = tl.zeros([8, BLOCK], tl.float32)
+    for part in range(PARTS):
+        copy = part * heads + head
+        total += tl.load(parts + copy * WIDTH * N + spot, mask=inside, other=0.0)
+        sums += tl.load(row_sums + copy * ROW_SUMS * N + place, mask=known, other=0.0)
+    tl.store(to_query + head * WIDTH * N + spot, total, mask=inside)
+    weight = tl.sum(tl.where(names[:, None] == 1, sums, 0.0), 0)
+    excess = tl.sum(tl.where(names[:, None] == 0, sums, 0.0), 0) / tl.where(weight > 0.0, weight, 1.0)
+    sums = tl.where((names % 2 == 1)[:, None], -excess[None, :] * sums, sums)
+    by_radius = tl.sum(tl.where((names // 2 == 1)[:, None], sums, 0.0), 0)
+    by_scale = tl.sum(tl.sum(tl.where((names // 2 == 2)[:, None], sums, 0.0), 0), 0)
+    tl.store(to_query_radius + head * N + line, -2.0 * tl.load(scale + head % HEADS) * by_radius, mask=valid)
+    block = head // HEADS * tl.num_programs(1) + tl.program_id(1)
+    tl.store(to_scale + block * HEADS + head % HEADS, -by_scale)
