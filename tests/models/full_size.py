@@ -25,10 +25,10 @@ CUDA = pytest.param(
 )
 
 
-def full_model(name: str, **overrides: Any) -> VisionModel:
-    """Of its published size for ten classes, drawn from seed 0."""
+def full_model(name: str, num_classes: int = 10, **overrides: Any) -> VisionModel:
+    """Of its published size, drawn from seed 0."""
     torch.manual_seed(0)
-    return create_model(name, num_classes=10, **overrides)
+    return create_model(name, num_classes=num_classes, **overrides)
 
 
 def full_images(model: VisionModel, count: int) -> Tensor:

@@ -11,11 +11,11 @@ from polarvit.models import VisionModel
 
 
 def clusters(shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """32 images [32, 3, H, W] around five pictures, and which one each belongs to."""
+    """32 images [32, 3, H, W] around five pictures of two by two colours, and which one each belongs to."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(32) % 5
-    images = torch.randn(5, 3, *shape, generator=generator)[labels]
-    return images + 0.3 * torch.randn(32, 3, *shape, generator=generator), labels
+    pictures = F.interpolate(torch.randn(5, 3, 2, 2, generator=generator), size=shape)
+    return pictures[labels] + 0.3 * torch.randn(32, 3, *shape, generator=generator), labels
 
 
 def train(model: VisionModel, optimizer: Optimizer, images: Tensor, labels: Tensor, steps: int) -> list[float]:
