@@ -4,9 +4,9 @@
     python benchmarks/attention_tune.py --shapes tiny
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
-other. The best belong into `forward_tile`, `backward_tile`, `NEAR_FORWARD`, `NEAR_BACKWARD` of `kernels/attention/operator.py` and into `tiles`,
-`merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing attention beside the Euclidean one is `polarvit bench
-attention`.
+other. The best belong into `forward_tile`, `backward_tile`, `NEAR_FORWARD`, `NEAR_BACKWARD` of
+`kernels/attention/operator.py` and into `tiles`, `merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing it
+beside Euclidean attention is `polarvit bench attention`.
 """
 
 from __future__ import annotations

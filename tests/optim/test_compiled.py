@@ -57,7 +57,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
     torch._dynamo.reset()
     backend = CompileCounterWithBackend("aot_eager")
     function = torch.compile(points.moved, fullgraph=True, dynamic=False, backend=backend)
-    monkeypatch.setattr(points, "compiled", lambda: function)
+    monkeypatch.setattr(points, "fused", lambda: function)
     return backend
 
 

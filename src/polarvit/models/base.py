@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from polarvit.compilation import RECOMPILATIONS, compiled
 from polarvit.geometry import PolarPoint
 from polarvit.models.class_names import checked_names
 from polarvit.models.config import ImageConfig
@@ -166,11 +167,11 @@ class VisionModel(nn.Module, Pretrained):
         """Compile the parts of the model for training; one compilation serves all blocks.
 
         Evaluation, with its other batch sizes, runs as it is and costs no further compilation, unless asked for.
-        All models of a process share PyTorch's limit of eight compilations of one function; it is raised to 64.
+        All models of a process share PyTorch's limit of eight compilations of one function; it is raised.
         """
-        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
         self.compiled_evaluation = evaluation
-        self.compiled = torch.compile(call, fullgraph=True, dynamic=False, **options)
+        self.compiled = compiled(call, **options)
 
     def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
         """Call a part of the model, compiled if it was compiled and this is training (or evaluation was asked for)."""

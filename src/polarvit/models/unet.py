@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polarvit.compilation import compiled
 from polarvit.geometry import PolarPoint
 from polarvit.models.base import VisionModel
 from polarvit.models.entry import Entry
@@ -141,7 +142,7 @@ class UNet(VisionModel):
 
     def compile_blocks(self, **options: Any) -> None:
         """Compile the whole forward pass for training: no two stages have the same shapes."""
-        self.compiled = torch.compile(super().forward, fullgraph=True, dynamic=False, **options)
+        self.compiled = compiled(super().forward, **options)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         if enable:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polarvit.compilation import RECOMPILATIONS, compiled
 from polarvit.geometry import PolarPoint, PolarTangent, to_tangent0
 from polarvit.geometry.directions import norm_and_direction
 from polarvit.geometry.follow import follow
@@ -78,14 +79,10 @@ def decay_weight(lr: float | Tensor, decay: float, like: Tensor) -> Any:
     return (lr * decay).to(like) if isinstance(lr, Tensor) else lr * decay
 
 
-RECOMPILATIONS = 64
-"""Shapes and options that one process may compile for; PyTorch would stop at eight."""
-
-
 @functools.cache
-def compiled() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+def fused() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """`moved` by `torch.compile`, once in a process."""
-    return torch.compile(moved, fullgraph=True, dynamic=False)
+    return compiled(moved)
 
 
 def moved_compiled(
@@ -100,7 +97,7 @@ def moved_compiled(
     moment = PolarTangent(moment.radial.contiguous(), moment.perpendicular)
     lr = lr.to(v.device) if isinstance(lr, Tensor) else torch.full((), lr, dtype=v.dtype, device=v.device)
     with torch._dynamo.config.patch(recompile_limit=RECOMPILATIONS):
-        return compiled()(v, g, moment, square, step, lr, **options)
+        return fused()(v, g, moment, square, step, lr, **options)
 
 
 def worth_compiling(v: Tensor) -> bool:

@@ -25,7 +25,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
-from polarvit.kernels.attention.products import overreach, sharp_product
+from polarvit.kernels.attention.products import sharp_product
 from polarvit.kernels.attention.tiles import (
     distance_gradients,
     get,
@@ -66,7 +66,7 @@ def add_seven(a, b, c, d, e, f, g, h, i, j, k, m, n, o):
 
 @triton.jit
 def attention_backward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms,
+    query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms, near,
     to_query_radius, to_query, to_key_radius, to_key, to_value_radius, to_value, to_scale,
     HEADS, N, M, BLOCKS,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -107,7 +107,7 @@ def attention_backward_kernel(
     value_centre = tl.load(value + lowest * M, mask=lowest < VALUE_WIDTH, other=0.0).to(tl.float32)
     end = tl.minimum(begin + BLOCKS * ROWS, N)
     if FAR:
-        if overreach(query_radius, key_radius, value_radius, N, M) <= 0.0:
+        if tl.load(near + head) != 0:
             end = begin
     for start in range(begin, end, ROWS):
         rows = numbers(start, ROWS, TQ)

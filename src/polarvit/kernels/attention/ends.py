@@ -9,7 +9,6 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_sinh
-from polarvit.kernels.attention.products import overreach
 
 HIGHEST = tl.constexpr(120.0)
 LARGEST_PULL = tl.constexpr(1e36)
@@ -55,8 +54,8 @@ def finished(to_w, w, sh):
 
 @triton.jit
 def attention_gather_kernel(
-    query_radius, key_radius, value_radius, value, key_radius_parts, key_parts, value_radius_parts, value_parts,
-    to_key_radius, to_key, to_value_radius, to_value, PARTS, N, M, FAR: tl.constexpr,
+    near, value_radius, value, key_radius_parts, key_parts, value_radius_parts, value_parts,
+    to_key_radius, to_key, to_value_radius, to_value, PARTS, M, FAR: tl.constexpr,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adds up the copies [PARTS, heads, ...] of the keys' and values' gradients, and finishes those of directions.
@@ -68,7 +67,7 @@ def attention_gather_kernel(
     place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = place < M
     if FAR:
-        if overreach(query_radius + head * N, key_radius + head * M, value_radius + head * M, N, M) <= 0.0:
+        if tl.load(near + head) != 0:
             place += M  # beyond the last one: nothing to do
         valid = place < M
     dims, value_dims = tl.arange(0, PAD)[:, None], tl.arange(0, VALUE_PAD)[:, None]

@@ -7,7 +7,7 @@ a + b = 16 nothing overflows, and
     sinh^2(D/2) = sinh^2((a-b)/2) + 1/4 sinh a sinh b |u-v|^2
 
 needs no scaling. A head that reaches farther is left to `wide` and `backward`, which leave near heads alone:
-`products.overreach` decides for all of them, on the device.
+`products.attention_reach_kernel` decides for all of them, on the device.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -68,27 +68,38 @@ def half_distance(s):
 
 @triton.jit
 def near_rows_kernel(
-    query, key, value, out, turned, terms, rows, N, M,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """For each row: three parts of 1/2|q|^2 and of 1/2|uhat|^2, as offsets; t.uhat, a power of two above t,
+    query,
+    key,
+    value,
+    out,
+    turned,
+    terms,
+    rows,
+    N,
+    M,
+    WIDTH: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """For each row: three parts of 1/2|q|^2 and of 1/2|uhat|^2 as offsets; t.uhat, a power of two above t,
     g/2 (1 + rho), by which chords to the centroid are weighted, and the inverse of that power.
     """
     head = tl.program_id(0).to(tl.int64)
     line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = line < N
     spots = tl.minimum(line, N - 1)
-    dims = tl.arange(0, VALUE_PAD)
-    q1, q2, q3 = half_squares(
-        offsets(query + head * WIDTH * N, key + head * WIDTH * M + tl.arange(0, PAD) * M, spots, N, WIDTH, PAD)
-    )
-    o = offsets(
-        out + head * VALUE_WIDTH * N, value + head * VALUE_WIDTH * M + dims * M, spots, N, VALUE_WIDTH, VALUE_PAD
-    )
-    o1, o2, o3 = half_squares(o)
-    spot = head * VALUE_WIDTH * N + dims[:, None] * N + spots[None, :]
-    t = get_inside(turned + spot, (dims < VALUE_WIDTH)[:, None], VALUE_WIDTH == VALUE_PAD)
-    size = tl.max(tl.abs(t), 0)
+    key += head * WIDTH * M
+    value += head * VALUE_WIDTH * M
+    out += head * VALUE_WIDTH * N
+    turned += head * VALUE_WIDTH * N + spots
+    q1, q2, q3 = half_squares(query + head * WIDTH * N, key, spots, N, M, WIDTH)
+    o1, o2, o3 = half_squares(out, value, spots, N, M, VALUE_WIDTH)
+    product = tl.zeros([BLOCK], tl.float32)
+    size = tl.zeros([BLOCK], tl.float32)
+    for d in tl.range(0, VALUE_WIDTH, loop_unroll_factor=4):
+        t = tl.load(turned + d * N)
+        product += t * (tl.load(out + spots + d * N) - tl.load(value + d * M).to(tl.float32))
+        size = tl.maximum(size, tl.abs(t))
     exponent = tl.minimum(tl.maximum((size.to(tl.int32, bitcast=True) >> 23) + 1, 1), 253)  # of the next power of two
     terms += head * 3 * N + spots
     rows += head * ROW_TERMS * N + line
@@ -98,17 +109,14 @@ def near_rows_kernel(
     tl.store(rows + 3 * N, o1, mask=valid)
     tl.store(rows + 4 * N, o2, mask=valid)
     tl.store(rows + 5 * N, o3, mask=valid)
-    tl.store(rows + 6 * N, tl.sum(t * o, 0), mask=valid)
+    tl.store(rows + 6 * N, product, mask=valid)
     tl.store(rows + 7 * N, (exponent << 23).to(tl.float32, bitcast=True), mask=valid)
     tl.store(rows + 8 * N, tl.load(terms) + tl.load(terms + N), mask=valid)
     tl.store(rows + 9 * N, ((254 - exponent) << 23).to(tl.float32, bitcast=True), mask=valid)
 
 
 @triton.jit
-def near_columns_kernel(
-    key, value, columns, M,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+def near_columns_kernel(key, value, columns, M, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """For each key: three parts of 1/2|k|^2 and of 1/2|u|^2 of its value, both as offsets."""
     head = tl.program_id(0).to(tl.int64)
     edge = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -116,8 +124,8 @@ def near_columns_kernel(
     places = tl.minimum(edge, M - 1)
     key += head * WIDTH * M
     value += head * VALUE_WIDTH * M
-    k1, k2, k3 = half_squares(offsets(key, key + tl.arange(0, PAD) * M, places, M, WIDTH, PAD))
-    w1, w2, w3 = half_squares(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
+    k1, k2, k3 = half_squares(key, key, places, M, M, WIDTH)
+    w1, w2, w3 = half_squares(value, value, places, M, M, VALUE_WIDTH)
     columns += head * COLUMN_TERMS * M + edge
     tl.store(columns, k1, mask=valid)
     tl.store(columns + M, k2, mask=valid)

@@ -14,7 +14,7 @@ from polarvit.kernels.attention.backward import add_four, add_seven
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
 from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, gaps, half_distance, hyperbolic, offsets
-from polarvit.kernels.attention.products import half_squared_chords, halves, largest, overreach, pieces
+from polarvit.kernels.attention.products import half_squared_chords, halves, largest, pieces
 from polarvit.kernels.attention.tiles import get_inside
 
 WEIGHT = tl.constexpr(4096.0)  # weights are at most 2
@@ -25,7 +25,7 @@ ROW_SUMS = tl.constexpr(6)
 @triton.jit
 def near_backward_kernel(
     query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms, rows, columns,
-    row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, BLOCKS,
+    near, row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, BLOCKS,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
@@ -37,7 +37,7 @@ def near_backward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    if overreach(query_radius, key_radius, value_radius, N, M) <= 0.0:
+    if tl.load(near + head) != 0:
         copy = tl.program_id(1) * tl.num_programs(0) + head
         query += head * WIDTH * N
         key += head * WIDTH * M
@@ -159,8 +159,8 @@ def near_backward_kernel(
                 query_total = tl.dot(k2, c1, query_total)
                 query_total = tl.dot(k1, c1, query_total)
                 s1, s2, s3, s4, s5, s6, chord_sum = tl.reduce(
-                    (by_score, weight, by_score * by_a, weight * by_a, by_score * distance2, weight * distance2, chords),
-                    0, add_seven,
+                    (by_score, weight, by_score * by_a, weight * by_a, by_score * distance2, weight * distance2,
+                     chords), 0, add_seven,
                 )  # fmt: skip
                 step = twice * (q * chord_sum[None, :] - query_total * (1.0 / chord_unit))
                 mine = row_sums + line
@@ -203,8 +203,8 @@ def near_backward_kernel(
 
 @triton.jit
 def near_gather_kernel(
-    query_radius, key_radius, value_radius, scale, row_sums, parts, to_query_radius, to_query, to_scale,
-    HEADS, PARTS, N, M, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+    near, scale, row_sums, parts, to_query_radius, to_query, to_scale, HEADS, PARTS, N,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adds up the copies [PARTS, heads, ...] of the queries' gradients and of the sums over a row's pairs.
 
@@ -213,7 +213,7 @@ def near_gather_kernel(
     head = tl.program_id(0).to(tl.int64)
     heads = tl.num_programs(0)
     line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    if overreach(query_radius + head * N, key_radius + head * M, value_radius + head * M, N, M) > 0.0:
+    if tl.load(near + head) == 0:
         line += N  # beyond the last one: nothing to do
     valid = line < N
     dims, names = tl.arange(0, PAD), tl.arange(0, 8)

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.near import COLUMN_TERMS, gaps, half_distance, hyperbolic, offsets
-from polarvit.kernels.attention.products import half_squared_chords, half_squares, overreach, pieces, sharp_product
+from polarvit.kernels.attention.products import half_squared_chords, half_squares, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import get_inside
 
@@ -22,8 +22,8 @@ def add_two(a, b, c, d):
 
 @triton.jit
 def near_forward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, columns, chords, mask, scale, out_radius, out, stats,
-    HEADS, N, M,
+    query_radius, query, key_radius, key, value_radius, value, near, columns, chords, mask, scale,
+    out_radius, out, stats, HEADS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
@@ -35,7 +35,7 @@ def near_forward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    if overreach(query_radius, key_radius, value_radius, N, M) <= 0.0:
+    if tl.load(near + head) != 0:
         query += head * WIDTH * N
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
@@ -45,9 +45,8 @@ def near_forward_kernel(
         dims, value_dims, edge = tl.arange(0, PAD), tl.arange(0, VALUE_PAD), tl.arange(0, COLUMNS)
         line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
         spots = tl.minimum(line, N - 1)
-        q = offsets(query, key + dims * M, spots, N, WIDTH, PAD)
-        q1, q2, q3 = pieces(q)
-        q_first, q_second, q_third = half_squares(q)
+        q1, q2, q3 = pieces(offsets(query, key + dims * M, spots, N, WIDTH, PAD))
+        q_first, q_second, q_third = half_squares(query, key, spots, N, M, WIDTH)
         a = tl.load(query_radius + spots).to(tl.float32)
         up_a, down_a, sinh_a, _cosh_a = hyperbolic(a)
         mass = tl.zeros([ROWS], tl.float32)
@@ -72,7 +71,9 @@ def near_forward_kernel(
             half_gap, _sinh_gap = gaps(
                 a[:, None] - b[None, :], up_a[:, None] * down_b[None, :], down_a[:, None] * up_b[None, :]
             )
-            half, _inverse_s, _inverse_c = half_distance(half_gap * half_gap + (0.5 * sinh_a)[:, None] * (sinh_b[None, :] * h))
+            half, _inverse_s, _inverse_c = half_distance(
+                half_gap * half_gap + (0.5 * sinh_a)[:, None] * (sinh_b[None, :] * h)
+            )
             exponent = tl.where(attend[None, :], factor * (half * half) + (c * LOG2E)[None, :], NOTHING)
             top = tl.max(exponent, 1)
             weight = tl.where(attend[None, :], fast_exp2(exponent - top[:, None]), 0.0)

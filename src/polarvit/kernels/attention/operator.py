@@ -24,6 +24,7 @@ from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
 from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, near_columns_kernel, near_rows_kernel
 from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_kernel, near_gather_kernel
 from polarvit.kernels.attention.near_forward import near_forward_kernel
+from polarvit.kernels.attention.products import attention_reach_kernel
 from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
 from polarvit.kernels.sums import sum_rows
 
@@ -34,7 +35,7 @@ LARGEST_CHUNK = 64
 """Dimensions that one product with a tile takes at most, backward: its result stays in registers."""
 
 WIDEST_NEAR = 64
-"""Heads wider than a walk and up to here have two backward kernels: one for near points, one for those beyond."""
+"""Heads wider than a walk and up to here have kernels for near points beside those for all others."""
 
 PROGRAMS, FAR_PROGRAMS, MOST_PARTS = 1536, 512, 8
 """Backward, a head is divided among programs until there are so many in all, or so many copies of its gradients."""
@@ -73,7 +74,7 @@ class Tile:
         return {"num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
 
 
-NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4), Tile(32, 64, 4)
+NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4), Tile(16, 64, 4)
 """Products on the tensor cores have 64 rows: queries forward, keys backward."""
 
 
@@ -90,6 +91,12 @@ def forward_tile(n: int, width: int) -> Tile:
 def backward_tile(n: int, width: int) -> Tile:
     """Sixteen pairs a thread; tall tiles serve wide heads, whose keys they read half as often."""
     return Tile(64, 32, 4) if width > 32 and n > 32 else Tile(32, 32, 2)
+
+
+def has_near(query: Tensor, value: Tensor) -> bool:
+    """Whether these widths have kernels for near points."""
+    widths = query.shape[2], value.shape[2]
+    return min(widths) > WIDEST_WALK and max(widths) <= WIDEST_NEAR
 
 
 def fitting(length: int, largest: int) -> int:
@@ -147,12 +154,21 @@ def widths(query: Tensor, value: Tensor) -> dict[str, int]:
     }  # fmt: skip
 
 
+def near_heads(points: tuple[Tensor, ...]) -> Tensor:
+    """For each head whether it is near."""
+    query_radius, _, key_radius, _, value_radius, _ = points
+    b, h, n = query_radius.shape
+    near = torch.empty((b * h,), dtype=torch.int32, device=query_radius.device)
+    attention_reach_kernel[(b * h,)](query_radius, key_radius, value_radius, near, n, key_radius.shape[2], num_warps=2)
+    return near
+
+
 def near_columns(key: Tensor, value: Tensor) -> Tensor:
     """What keys and values bring to the kernels of near heads."""
     b, h, _, m = key.shape
     columns = new_output((b, h, COLUMN_TERMS.value, m), key)
-    near_columns_kernel[(b * h, triton.cdiv(m, 32))](
-        key, value, columns, m, BLOCK=32, num_warps=4, **widths(key, value)
+    near_columns_kernel[(b * h, triton.cdiv(m, 64))](
+        key, value, columns, m, WIDTH=key.shape[2], VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2
     )
     return columns
 
@@ -185,15 +201,16 @@ def attention_forward(
     tile = forward_tile(n, max(width, value_width))
     points = query_radius, query, key_radius, key, value_radius, value
     chords = value_chords(value, tile.columns)
-    far = max(width, value_width) <= WIDEST_NEAR
+    far = has_near(query, value)
+    near = near_heads(points) if far else scale
     wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
-        *points, chords, attend, scale, *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
+        *points, near, chords, attend, scale, *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
         EXACT=tile.fits(n, m), FAR=far, **tile.options(), **sizes,
     )  # fmt: skip
     if far:
         rows = NEAR_FORWARD.rows
         near_forward_kernel[(b * h, triton.cdiv(n, rows))](
-            *points, near_columns(key, value), chords, attend, scale, *outputs, h, n, m,
+            *points, near, near_columns(key, value), chords, attend, scale, *outputs, h, n, m,
             HAS_MASK=mask is not None, ROWS=rows, COLUMNS=tile.columns, SIDE=side(n, m), **widths(query, value),
             **NEAR_FORWARD.launch(),
         )  # fmt: skip
@@ -223,7 +240,7 @@ def division(blocks: int, heads: int, programs: int) -> tuple[int, int]:
 
 def backward_by_tiles(
     points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
-    gradients: list[Tensor], *, far: bool,
+    near: Tensor, gradients: list[Tensor], *, far: bool,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients by register tiles, of heads that are not near if `far`; returns what blocks add to the scale's."""
     (b, h, width, n), (value_width, m) = points[1].shape, points[5].shape[2:]
@@ -235,14 +252,14 @@ def backward_by_tiles(
     share = (torch.zeros if far else torch.empty)((b * blocks, h), dtype=torch.float32, device=scale.device)
     copies = gradients[2:] if parts == 1 else [new_output((parts, *x.shape), x) for x in points[2:]]
     attention_backward_kernel[(b * h, parts)](
-        *points, attend, scale, direction, turned, terms, *gradients[:2], *copies, share, h, n, m, turns,
+        *points, attend, scale, direction, turned, terms, near, *gradients[:2], *copies, share, h, n, m, turns,
         WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=attend is not scale, MANY=turns > 1, FINISH=finish,
         SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=chunk, FAR=far, **tile.options(),
     )  # fmt: skip
     if not finish:
         block = fitting(m, 32)
         attention_gather_kernel[(b * h, triton.cdiv(m, block))](
-            points[0], points[2], *points[4:], *copies, *gradients[2:], parts, n, m, FAR=far,
+            near, *points[4:], *copies, *gradients[2:], parts, m, FAR=far,
             WIDTH=width, PAD=padded(width), VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block,
             num_warps=4,
         )  # fmt: skip
@@ -251,27 +268,28 @@ def backward_by_tiles(
 
 def backward_near(
     points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
-    gradients: list[Tensor],
+    near: Tensor, gradients: list[Tensor],
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of near heads, by products; returns what blocks add to the scale's."""
-    query_radius, query, key_radius, key, value_radius, value = points
+    _, query, _, key, _, value = points
     (b, h, width, n), m = query.shape, value.shape[3]
     sizes, tile = widths(query, value), NEAR_BACKWARD
     parts, turns = division(triton.cdiv(m, tile.columns), b * h, PROGRAMS)
     rows, columns = new_output((b, h, ROW_TERMS.value, n), query), near_columns(key, value)
-    near_rows_kernel[(b * h, triton.cdiv(n, 32))](
-        query, key, value, direction, turned, terms, rows, n, m, BLOCK=32, num_warps=4, **sizes
-    )
+    near_rows_kernel[(b * h, triton.cdiv(n, 64))](
+        query, key, value, direction, turned, terms, rows, n, m,
+        WIDTH=width, VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2,
+    )  # fmt: skip
     row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
     near_backward_kernel[(b * h, parts)](
-        *points, attend, scale, direction, turned, terms, rows, columns, row_sums, copies, *gradients[2:], h, n, m,
-        turns, HAS_MASK=attend is not scale, MANY=turns > 1, SIDE=side(n, m),
+        *points, attend, scale, direction, turned, terms, rows, columns, near, row_sums, copies, *gradients[2:], h,
+        n, m, turns, HAS_MASK=attend is not scale, MANY=turns > 1, SIDE=side(n, m),
         ROWS=tile.rows, COLUMNS=tile.columns, **tile.launch(), **sizes,
     )  # fmt: skip
     blocks = triton.cdiv(n, 32)
     share = new_output((b * blocks, h), scale)
     near_gather_kernel[(b * h, blocks)](
-        query_radius, key_radius, value_radius, scale, row_sums, copies, *gradients[:2], share, h, parts, n, m,
+        near, scale, row_sums, copies, *gradients[:2], share, h, parts, n,
         WIDTH=width, PAD=padded(width, 16), BLOCK=32, num_warps=4,
     )  # fmt: skip
     return [share]
@@ -293,7 +311,7 @@ def attention_backward(
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in the order of the forward's first seven arguments, float32."""
-    (b, h, width, n), value_width = query.shape, value.shape[2]
+    (b, h, _, n), value_width = query.shape, value.shape[2]
     points = query_radius, query, key_radius, key, value_radius, value
     attend = scale if mask is None else mask.view(torch.uint8)
     turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
@@ -302,11 +320,12 @@ def attention_backward(
         direction, stats, grad_radius.contiguous(), grad.contiguous(), turned, terms, n,
         WIDTH=value_width, PAD=padded(value_width), BLOCK=block, num_warps=2,
     )  # fmt: skip
-    two_kernels = WIDEST_WALK < max(width, value_width) <= WIDEST_NEAR
+    two_kernels = has_near(query, value)
     gradients = [new_output(tuple(x.shape), x) for x in points]
-    shares = backward_by_tiles(points, attend, scale, direction, turned, terms, gradients, far=two_kernels)
+    near = near_heads(points) if two_kernels else scale
+    shares = backward_by_tiles(points, attend, scale, direction, turned, terms, near, gradients, far=two_kernels)
     if two_kernels:
-        shares += backward_near(points, attend, scale, direction, turned, terms, gradients)
+        shares += backward_near(points, attend, scale, direction, turned, terms, near, gradients)
     # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
     return (*gradients, sum_rows(torch.cat(shares)) if two_kernels else sum_rows(shares[0]))  # type: ignore[return-value]
 

@@ -10,7 +10,7 @@ a multiple of 2^-10, x2 one of 2^-22, x3 the rest, and each fits into a float16.
 below 4, which float32 adds without rounding in any order; once 1/2|x1|^2 + 1/2|y1|^2 is taken off, what is left is as
 small as the chord or as the next sums, multiples of 2^-32 below about 2^-9, and these do not round either. The result
 is right to 2^-38 or to the last places of itself. Multiplied by sinh a sinh b, that is a distance as good as float32
-coordinates allow where a + b is up to 16, and `NEAR` heads are those.
+coordinates allow where a + b is up to 16, and `attention_reach_kernel` marks the heads for which it is.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -66,15 +66,18 @@ def halves(x):
 
 
 @triton.jit
-def add_three(a, b, c, d, e, f):
-    return a + d, b + e, c + f
-
-
-@triton.jit
-def half_squares(x):
-    """1/2|x|^2 of columns [dims, points] in three parts, each on the grid of the products it will meet."""
-    x1, x2, x3 = grid_pieces(x)
-    return tl.reduce((0.5 * x1 * x1, x1 * x2, 0.5 * x2 * x2 + x3 * (x1 + x2)), 0, add_three)
+def half_squares(x, origin, points, step, origin_step, WIDTH: tl.constexpr):
+    """1/2|x - c|^2 of points in three parts, each on the grid of the products it will meet; c is stored at `origin`."""
+    first = tl.zeros(points.shape, tl.float32)
+    second = tl.zeros(points.shape, tl.float32)
+    third = tl.zeros(points.shape, tl.float32)
+    for d in tl.range(0, WIDTH, loop_unroll_factor=4):
+        away = tl.load(x + points + d * step).to(tl.float32) - tl.load(origin + d * origin_step).to(tl.float32)
+        x1, x2, x3 = grid_pieces(away)
+        first += 0.5 * x1 * x1
+        second += x1 * x2
+        third += 0.5 * x2 * x2 + x3 * (x1 + x2)
+    return first, second, third
 
 
 @triton.jit
@@ -105,7 +108,9 @@ def largest(x, COUNT):
 
 
 @triton.jit
-def overreach(query_radius, key_radius, value_radius, N, M):
-    """By how much a head is not near: queries and keys farther out than a + b = 16, or values than 8."""
-    pairs = largest(query_radius, N) + largest(key_radius, M) - NEAR
-    return tl.maximum(pairs, largest(value_radius, M) - 0.5 * NEAR)
+def attention_reach_kernel(query_radius, key_radius, value_radius, near, N, M):
+    """For each head 1 if it is near: queries and keys no farther out than a + b = 16, values than 8; else 0."""
+    head = tl.program_id(0).to(tl.int64)
+    pairs = largest(query_radius + head * N, N) + largest(key_radius + head * M, M) - NEAR
+    beyond = tl.maximum(pairs, largest(value_radius + head * M, M) - 0.5 * NEAR)
+    tl.store(near + head, (beyond <= 0.0).to(tl.int32))

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
-from polarvit.kernels.attention.products import overreach, sharp_product
+from polarvit.kernels.attention.products import sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import (
     get,
@@ -50,7 +50,7 @@ def value_chords_kernel(
 
 @triton.jit
 def wide_forward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, chords, mask, scale, out_radius, out, stats,
+    query_radius, query, key_radius, key, value_radius, value, near, chords, mask, scale, out_radius, out, stats,
     HEADS, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr,
@@ -81,7 +81,7 @@ def wide_forward_kernel(
     offset = tl.zeros([VALUE_PAD, ROWS], tl.float32)
     end = M
     if FAR:
-        if overreach(query_radius + head * N, key_radius + head * M, value_radius + head * M, N, M) <= 0.0:
+        if tl.load(near + head) != 0:
             end = 0
             line += N  # beyond the last one: nothing to store
     for first in range(0, end, COLUMNS):
