@@ -12,12 +12,5 @@ RECOMPILATIONS = 64
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`function` in one graph, for the shapes it meets.
-
-    Whatever `torch.compile` takes may be given. Without a backend, mode or options of the caller's, the kernels are
-    compiled in this process: a block has some forty small ones, which takes less time than the pool of worker
-    processes needs to start (it was 49 of the seconds before the first training step).
-    """
-    if not options.keys() & {"backend", "mode", "options"}:
-        options["options"] = {"compile_threads": 1}
+    """`function` in one graph, for the shapes it meets; whatever else `torch.compile` takes may be given."""
     return torch.compile(function, fullgraph=True, dynamic=False, **options)

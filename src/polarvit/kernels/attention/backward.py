@@ -184,16 +184,16 @@ def attention_backward_kernel(
                     centre = tl.load(key + dims * M, mask=dims < WIDTH, other=0.0).to(tl.float32)
                 away = get_inside(key + spot, inside, FULL) - centre[:, None]
                 away_rows = get_inside(query + row_spot, row_inside, FULL) - centre[:, None]
-                # What memory holds is asked for before the products, whose time hides the wait.
-                to_k = tl.zeros([CHUNK, COLUMNS], tl.float32)
+                to_k = away * tl.reshape(chorded, (COLUMNS,))[None, :]
+                to_k -= sharp_product(away_rows, chord_rows, tl.zeros([CHUNK, COLUMNS], tl.float32))
+                to_k *= -2.0 * scale
                 if MANY:
-                    to_k = tl.load(to_key + spot, mask=inside & (start > begin), other=0.0)
+                    if start > begin:
+                        to_k += tl.load(to_key + spot, mask=inside, other=0.0)
+                tl.store(to_key + spot, to_k, mask=inside)
                 if WIDTH > CHUNK:
                     kept = tl.load(to_query + row_spot, mask=row_inside & (first > 0), other=0.0)
-                step = away * tl.reshape(chorded, (COLUMNS,))[None, :]
-                step -= sharp_product(away_rows, chord_rows, tl.zeros([CHUNK, COLUMNS], tl.float32))
                 kept = sharp_product(away, chord_columns, kept)
-                tl.store(to_key + spot, to_k - 2.0 * scale * step, mask=inside)
                 if WIDTH > CHUNK:
                     tl.store(to_query + row_spot, kept, mask=row_inside)
 
@@ -209,11 +209,11 @@ def attention_backward_kernel(
                 outward = line_pull[None, :] * (get_inside(out + row_spot, row_inside, VALUE_FULL) - centre[:, None])
                 outward += get_inside(turned + row_spot, row_inside, VALUE_FULL)
                 w = get_inside(value + spot, inside, VALUE_FULL)
-                to_w = tl.zeros([CHUNK, COLUMNS], tl.float32)
-                if MANY:
-                    to_w = tl.load(to_value + spot, mask=inside & (start > begin), other=0.0)
-                to_w = sharp_product(outward, weights, to_w)
+                to_w = sharp_product(outward, weights, tl.zeros([CHUNK, COLUMNS], tl.float32))
                 to_w -= tl.reshape(2.0 * pulled, (COLUMNS,))[None, :] * (w - centre[:, None])
+                if MANY:
+                    if start > begin:
+                        to_w += tl.load(to_value + spot, mask=inside, other=0.0)
                 if FINISH:
                     if start + ROWS >= N:
                         to_w = finished(to_w, w, tl.reshape(sh, (COLUMNS,)))
