@@ -12,5 +12,11 @@ RECOMPILATIONS = 64
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`function` in one graph, for the shapes it meets; whatever else `torch.compile` takes may be given."""
+    """`function` in one graph, for the shapes it meets; whatever else `torch.compile` takes may be given.
+
+    By default no memory is padded: where the rows of a product are longer than 1,024 numbers and no multiple of 32, the
+    compiler would write them farther apart, and copy them together again for the kernel that comes next.
+    """
+    if not options.keys() & {"backend", "mode", "options"}:
+        options["options"] = {"comprehensive_padding": False}
     return torch.compile(function, fullgraph=True, dynamic=False, **options)
