@@ -5,7 +5,7 @@
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
 other. The best belong into `forward_tile`, `backward_tile`, `NEAR_FORWARD`, `NEAR_BACKWARD` of
-`kernels/attention/operator.py` and into `tiles`, `merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing it
+`kernels/attention/launches.py` and into `tiles`, `merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing it
 beside Euclidean attention is `polarvit bench attention`.
 """
 
@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from timing import machine, milliseconds
 from torch import Tensor
 
+from polarvit.kernels.attention import launches
 from polarvit.kernels.attention import operator as attention
 from polarvit.kernels.heads import operator as heads
 
@@ -42,7 +43,7 @@ def points(b: int, h: int, n: int, d: int) -> list[Tensor]:
 
 def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
     """Forward and backward of the operator with one tile for both: rows, columns, warps, unrolling, registers."""
-    attention.forward_tile = attention.backward_tile = lambda n, width: attention.Tile(*launch)  # type: ignore[assignment]
+    launches.forward_tile = launches.backward_tile = lambda n, width: launches.Tile(*launch)  # type: ignore[assignment]
     inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
     radius, direction, stats = attention.attention_forward(*inputs)
     upstream = torch.randn_like(radius), torch.randn_like(direction)
@@ -54,9 +55,9 @@ def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -
 
 def near_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
     """Forward and backward of wide, near heads: tiles of both and programs of the backward."""
-    forward, backward, attention.PROGRAMS = launch
-    attention.NEAR_FORWARD, attention.NEAR_BACKWARD = attention.Tile(*forward), attention.Tile(*backward)
-    attention.forward_tile = lambda n, width: attention.Tile(32, forward[1], 2)  # type: ignore[assignment]
+    forward, backward, launches.PROGRAMS = launch
+    launches.NEAR_FORWARD, launches.NEAR_BACKWARD = launches.Tile(*forward), launches.Tile(*backward)
+    launches.forward_tile = lambda n, width: launches.Tile(32, forward[1], 2)  # type: ignore[assignment]
     inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
     radius, direction, stats = attention.attention_forward(*inputs)
     upstream = torch.randn_like(radius), torch.randn_like(direction)

@@ -10,6 +10,7 @@ from polarvit.geometry import PolarPoint, distance
 from polarvit.kernels import polar_attention
 
 pytest.importorskip("triton")
+launches = pytest.importorskip("polarvit.kernels.attention.launches")
 operator = pytest.importorskip("polarvit.kernels.attention.operator")
 
 # The interpreter's numpy divides by zero in branches that are not taken.
@@ -59,6 +60,8 @@ TURNS = [  # sizes, programs and copies of gradients for a head, dimensions of a
     pytest.param(Case(1, 2, 17, 17, 8, 34, 1), 99, 8, 64, id="two-programs-of-one-turn-known-side"),
     pytest.param(Case(1, 1, 48, 16, 16, 16, 1), 99, 8, 16, id="three-programs-exact-tiles"),
     pytest.param(Case(1, 1, 20, 1, 34, 3, 1), 1, 8, 16, id="one-key"),
+    pytest.param(Case(1, 1, 20, 140, 40, 34, 1), 1, 8, 64, id="near-one-program-of-three-turns"),
+    pytest.param(Case(1, 1, 36, 36, 34, 64, 8), 99, 8, 64, id="near-one-block-known-side"),
     pytest.param(Case(1, 1, 1, 1, 3, 2, 1), 1, 8, 16, id="one-pair"),
 ]
 LARGE = [
@@ -76,6 +79,7 @@ def poison(monkeypatch):
     def poisoned(shape, like):
         return torch.full(shape, torch.nan, dtype=torch.float32, device=like.device)
 
+    monkeypatch.setattr(launches, "new_output", poisoned)
     monkeypatch.setattr(operator, "new_output", poisoned)
 
 
@@ -146,10 +150,10 @@ def test_outputs_and_gradients_match_at_full_size(case, device):
 
 @pytest.mark.parametrize(("case", "programs", "parts", "chunk"), TURNS)
 def test_gradients_are_right_however_the_work_is_divided(case, programs, parts, chunk, device, monkeypatch):
-    monkeypatch.setattr(operator, "PROGRAMS", programs)
-    monkeypatch.setattr(operator, "MOST_PARTS", parts)
-    monkeypatch.setattr(operator, "LARGEST_CHUNK", chunk)
-    monkeypatch.setattr(operator, "backward_tile", lambda n, width: operator.Tile(16, 16, 1))
+    monkeypatch.setattr(launches, "PROGRAMS", programs)
+    monkeypatch.setattr(launches, "MOST_PARTS", parts)
+    monkeypatch.setattr(launches, "LARGEST_CHUNK", chunk)
+    monkeypatch.setattr(launches, "backward_tile", lambda n, width: launches.Tile(16, 16, 1))
     mask = torch.ones(case.B, case.M, dtype=torch.bool, device=device)
     mask[:, 1::3] = False
     compare(case, device, mask if case.M > 1 else None)

@@ -21,6 +21,28 @@ def add_two(a, b, c, d):
 
 
 @triton.jit
+def near_chords_kernel(
+    value, near, columns, chords, M,
+    VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, COLUMNS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program."""
+    head = tl.program_id(0).to(tl.int64)
+    if tl.load(near + head) != 0:
+        value += head * VALUE_WIDTH * M
+        first = tl.program_id(1) * SIZE
+        places = tl.minimum(first + tl.arange(0, SIZE), M - 1)
+        w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
+        yours = columns + head * COLUMN_TERMS * M + 3 * M + places
+        a, b, c = tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M)
+        half = half_squared_chords(w1, w2, w3, w1, w2, w3, a, b, c, a, b, c)
+        row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+        blocks = tl.cdiv(M, COLUMNS)
+        block = first // COLUMNS + row // COLUMNS
+        place = (head * blocks + block) * COLUMNS * COLUMNS + row % COLUMNS * COLUMNS + column % COLUMNS
+        tl.store(chords + place, half, mask=(row // COLUMNS == column // COLUMNS) & (block < blocks))
+
+
+@triton.jit
 def near_forward_kernel(
     query_radius, query, key_radius, key, value_radius, value, near, columns, chords, mask, scale,
     out_radius, out, stats, HEADS, N, M,

@@ -1,7 +1,8 @@
-"""The kernels as PyTorch operators: launches, shapes for tracing, and the autograd formula.
+"""The kernels as PyTorch operators: shapes for tracing, and the autograd formula.
 
 `polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
-back from the device and allocate only through `new_output`, so a step that uses them can be captured in a CUDA graph.
+back from the device and allocate only through `launches.new_output`, so a step that uses them can be captured in a CUDA
+graph.
 Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
 All their tensors are contiguous, and directions are [B, H, d, N], dimension first: neighbouring threads are
 neighbouring points.
@@ -9,168 +10,12 @@ neighbouring points.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
-from polarvit.kernels.attention.backward import attention_backward_kernel
-from polarvit.kernels.attention.ends import attention_gather_kernel, attention_turn_kernel
-from polarvit.kernels.attention.forward import attention_forward_kernel
-from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
-from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, near_columns_kernel, near_rows_kernel
-from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_kernel, near_gather_kernel
-from polarvit.kernels.attention.near_forward import near_forward_kernel
-from polarvit.kernels.attention.products import attention_reach_kernel
-from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
-from polarvit.kernels.sums import sum_rows
-
-WIDEST_WALK = 32
-"""Heads up to here give each query a thread of its own forward; its numbers would not fit into registers beyond."""
-
-LARGEST_CHUNK = 64
-"""Dimensions that one product with a tile takes at most, backward: its result stays in registers."""
-
-WIDEST_NEAR = 64
-"""Heads wider than a walk and up to here have kernels for near points beside those for all others."""
-
-PROGRAMS, FAR_PROGRAMS, MOST_PARTS = 1536, 512, 8
-"""Backward, a head is divided among programs until there are so many in all, or so many copies of its gradients."""
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Queries of a program that gives each of them a thread, and its warps."""
-
-    block: int
-    warps: int
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Rows and columns of a tile of pairs, warps, coordinates a turn of a loop takes, registers a thread may have."""
-
-    rows: int
-    columns: int
-    warps: int
-    unroll: int = 16
-    registers: int | None = None
-
-    def fits(self, n: int, m: int) -> bool:
-        """Whether no tile reaches past the last row or column."""
-        return n % self.rows == 0 and m % self.columns == 0
-
-    def options(self) -> dict[str, Any]:
-        """A warp is four rows by eight columns of threads, and warps are stacked."""
-        return {
-            "ROWS": self.rows, "COLUMNS": self.columns, "TQ": 4 * self.warps, "TK": 8, "UNROLL": self.unroll,
-            **self.launch(),
-        }  # fmt: skip
-
-    def launch(self) -> dict[str, Any]:
-        return {"num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
-
-
-NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4), Tile(16, 64, 4)
-"""Products on the tensor cores have 64 rows: queries forward, keys backward."""
-
-
-def forward_walk(n: int) -> Walk:
-    """Two queries a thread share the loads of a key."""
-    return Walk(64, 1) if n > 32 else Walk(32, 1)
-
-
-def forward_tile(n: int, width: int) -> Tile:
-    """Sixteen pairs a thread, sixteen coordinates at a time."""
-    return Tile(32, 32, 2)
-
-
-def backward_tile(n: int, width: int) -> Tile:
-    """Sixteen pairs a thread; tall tiles serve wide heads, whose keys they read half as often."""
-    return Tile(64, 32, 4) if width > 32 and n > 32 else Tile(32, 32, 2)
-
-
-def has_near(query: Tensor, value: Tensor) -> bool:
-    """Whether these widths have kernels for near points."""
-    widths = query.shape[2], value.shape[2]
-    return min(widths) > WIDEST_WALK and max(widths) <= WIDEST_NEAR
-
-
-def fitting(length: int, largest: int) -> int:
-    """The smallest block of 16, 32 or 64 that holds `length`, or the largest allowed."""
-    return next((size for size in (16, 32) if length <= size and size <= largest), largest)
-
-
-def side(n: int, m: int) -> int:
-    """The number of tokens where a kernel of its own for that number is worth while, else 0.
-
-    It is for those of square images of up to 1,024 patches, with or without a class token.
-    """
-    square = n in (math.isqrt(n) ** 2, math.isqrt(n) ** 2 + 1)
-    return n if n == m and n <= 1025 and square else 0
-
-
-def padded(width: int, least: int = 1) -> int:
-    """The power of two that holds `width`; a product needs at least 16."""
-    return max(least, triton.next_power_of_2(width))
-
-
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
-
-
-def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Tensor) -> Tensor:
-    """A row for each key with all that queries ask of it."""
-    (b, h, width, m), value_width = key.shape, value.shape[2]
-    packed = new_output((b, h, m, width + value_width + ENTRIES.value), key)
-    block = fitting(m, 64)
-    attention_pack_kernel[(b * h, triton.cdiv(m, block))](
-        key_radius, key, value_radius, value, packed, m,
-        WIDTH=width, PAD=padded(width), VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block,
-        num_warps=2,
-    )  # fmt: skip
-    return packed
-
-
-def value_chords(value: Tensor, columns: int) -> Tensor:
-    """Half the squared distances among the values of each block of `columns`."""
-    b, h, width, m = value.shape
-    chords = new_output((b, h, triton.cdiv(m, columns), columns, columns), value)
-    value_chords_kernel[(b * h, triton.cdiv(m, columns))](
-        value, chords, m, WIDTH=width, COLUMNS=columns, TQ=8, TK=8, UNROLL=16, num_warps=2
-    )
-    return chords
-
-
-def widths(query: Tensor, value: Tensor) -> dict[str, int]:
-    """Dimensions of directions, and the powers of two that hold them."""
-    width, value_width = query.shape[2], value.shape[2]
-    return {
-        "WIDTH": width, "PAD": padded(width, 16), "VALUE_WIDTH": value_width, "VALUE_PAD": padded(value_width, 16)
-    }  # fmt: skip
-
-
-def near_heads(points: tuple[Tensor, ...]) -> Tensor:
-    """For each head whether it is near."""
-    query_radius, _, key_radius, _, value_radius, _ = points
-    b, h, n = query_radius.shape
-    near = torch.empty((b * h,), dtype=torch.int32, device=query_radius.device)
-    attention_reach_kernel[(b * h,)](query_radius, key_radius, value_radius, near, n, key_radius.shape[2], num_warps=2)
-    return near
-
-
-def near_columns(key: Tensor, value: Tensor) -> Tensor:
-    """What keys and values bring to the kernels of near heads."""
-    b, h, _, m = key.shape
-    columns = new_output((b, h, COLUMN_TERMS.value, m), key)
-    near_columns_kernel[(b * h, triton.cdiv(m, 64))](
-        key, value, columns, m, WIDTH=key.shape[2], VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2
-    )
-    return columns
+from polarvit.kernels.attention.launches import backward, forward, new_output
 
 
 @torch.library.custom_op("polarvit::attention", mutates_args=())
@@ -185,35 +30,9 @@ def attention_forward(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
-    b, h, width, n = query.shape
-    value_width, m = value.shape[-2:]
+    (b, h, _, n), value_width = query.shape, value.shape[2]
     outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
-    attend = scale if mask is None else mask.view(torch.uint8)
-    sizes: dict[str, Any] = {"WIDTH": width, "VALUE_WIDTH": value_width, "HAS_MASK": mask is not None}
-    if max(width, value_width) <= WIDEST_WALK:
-        walk = forward_walk(n)
-        attention_forward_kernel[(b * h, triton.cdiv(n, walk.block))](
-            query_radius, query, packed_keys(key_radius, key, value_radius, value), attend, scale, *outputs, h, n, m, 0,
-            PAD=padded(width), VALUE_PAD=padded(value_width), BLOCK=walk.block, num_warps=walk.warps, num_stages=1,
-            **sizes,
-        )  # fmt: skip
-        return outputs
-    tile = forward_tile(n, max(width, value_width))
-    points = query_radius, query, key_radius, key, value_radius, value
-    chords = value_chords(value, tile.columns)
-    far = has_near(query, value)
-    near = near_heads(points) if far else scale
-    wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
-        *points, near, chords, attend, scale, *outputs, h, n, m, VALUE_PAD=padded(value_width, 16), SIDE=side(n, m),
-        EXACT=tile.fits(n, m), FAR=far, **tile.options(), **sizes,
-    )  # fmt: skip
-    if far:
-        rows = NEAR_FORWARD.rows
-        near_forward_kernel[(b * h, triton.cdiv(n, rows))](
-            *points, near, near_columns(key, value), chords, attend, scale, *outputs, h, n, m,
-            HAS_MASK=mask is not None, ROWS=rows, COLUMNS=tile.columns, SIDE=side(n, m), **widths(query, value),
-            **NEAR_FORWARD.launch(),
-        )  # fmt: skip
+    forward((query_radius, query, key_radius, key, value_radius, value), scale, mask, outputs)
     return outputs
 
 
@@ -232,69 +51,6 @@ def _(
     return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
 
 
-def division(blocks: int, heads: int, programs: int) -> tuple[int, int]:
-    """Programs for each head so that there are `programs` in all, at most MOST_PARTS, and blocks for each of them."""
-    turns = triton.cdiv(blocks, min(blocks, MOST_PARTS, triton.cdiv(programs, heads)))
-    return triton.cdiv(blocks, turns), turns
-
-
-def backward_by_tiles(
-    points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
-    near: Tensor, gradients: list[Tensor], *, far: bool,
-) -> list[Tensor]:  # fmt: skip
-    """Gradients by register tiles, of heads that are not near if `far`; returns what blocks add to the scale's."""
-    (b, h, width, n), (value_width, m) = points[1].shape, points[5].shape[2:]
-    tile = backward_tile(n, max(width, value_width))
-    blocks = triton.cdiv(n, tile.rows)
-    parts, turns = division(blocks, b * h, FAR_PROGRAMS if far else PROGRAMS)
-    chunk = min(LARGEST_CHUNK, padded(max(width, value_width), 16))
-    finish = parts == 1 and value_width <= chunk
-    share = (torch.zeros if far else torch.empty)((b * blocks, h), dtype=torch.float32, device=scale.device)
-    copies = gradients[2:] if parts == 1 else [new_output((parts, *x.shape), x) for x in points[2:]]
-    attention_backward_kernel[(b * h, parts)](
-        *points, attend, scale, direction, turned, terms, near, *gradients[:2], *copies, share, h, n, m, turns,
-        WIDTH=width, VALUE_WIDTH=value_width, HAS_MASK=attend is not scale, MANY=turns > 1, FINISH=finish,
-        SIDE=side(n, m), EXACT=tile.fits(n, m), CHUNK=chunk, FAR=far, **tile.options(),
-    )  # fmt: skip
-    if not finish:
-        block = fitting(m, 32)
-        attention_gather_kernel[(b * h, triton.cdiv(m, block))](
-            near, *points[4:], *copies, *gradients[2:], parts, m, FAR=far,
-            WIDTH=width, PAD=padded(width), VALUE_WIDTH=value_width, VALUE_PAD=padded(value_width), BLOCK=block,
-            num_warps=4,
-        )  # fmt: skip
-    return [share]
-
-
-def backward_near(
-    points: tuple[Tensor, ...], attend: Tensor, scale: Tensor, direction: Tensor, turned: Tensor, terms: Tensor,
-    near: Tensor, gradients: list[Tensor],
-) -> list[Tensor]:  # fmt: skip
-    """Gradients of near heads, by products; returns what blocks add to the scale's."""
-    _, query, _, key, _, value = points
-    (b, h, width, n), m = query.shape, value.shape[3]
-    sizes, tile = widths(query, value), NEAR_BACKWARD
-    parts, turns = division(triton.cdiv(m, tile.columns), b * h, PROGRAMS)
-    rows, columns = new_output((b, h, ROW_TERMS.value, n), query), near_columns(key, value)
-    near_rows_kernel[(b * h, triton.cdiv(n, 64))](
-        query, key, value, direction, turned, terms, rows, n, m,
-        WIDTH=width, VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2,
-    )  # fmt: skip
-    row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
-    near_backward_kernel[(b * h, parts)](
-        *points, attend, scale, direction, turned, terms, rows, columns, near, row_sums, copies, *gradients[2:], h,
-        n, m, turns, HAS_MASK=attend is not scale, MANY=turns > 1, SIDE=side(n, m),
-        ROWS=tile.rows, COLUMNS=tile.columns, **tile.launch(), **sizes,
-    )  # fmt: skip
-    blocks = triton.cdiv(n, 32)
-    share = new_output((b * blocks, h), scale)
-    near_gather_kernel[(b * h, blocks)](
-        near, scale, row_sums, copies, *gradients[:2], share, h, parts, n,
-        WIDTH=width, PAD=padded(width, 16), BLOCK=32, num_warps=4,
-    )  # fmt: skip
-    return [share]
-
-
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())
 def attention_backward(
     grad_radius: Tensor,
@@ -311,23 +67,8 @@ def attention_backward(
     stats: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in the order of the forward's first seven arguments, float32."""
-    (b, h, _, n), value_width = query.shape, value.shape[2]
     points = query_radius, query, key_radius, key, value_radius, value
-    attend = scale if mask is None else mask.view(torch.uint8)
-    turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
-    block = fitting(n, 64)
-    attention_turn_kernel[(b * h, triton.cdiv(n, block))](
-        direction, stats, grad_radius.contiguous(), grad.contiguous(), turned, terms, n,
-        WIDTH=value_width, PAD=padded(value_width), BLOCK=block, num_warps=2,
-    )  # fmt: skip
-    two_kernels = has_near(query, value)
-    gradients = [new_output(tuple(x.shape), x) for x in points]
-    near = near_heads(points) if two_kernels else scale
-    shares = backward_by_tiles(points, attend, scale, direction, turned, terms, near, gradients, far=two_kernels)
-    if two_kernels:
-        shares += backward_near(points, attend, scale, direction, turned, terms, near, gradients)
-    # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
-    return (*gradients, sum_rows(torch.cat(shares)) if two_kernels else sum_rows(shares[0]))  # type: ignore[return-value]
+    return backward(points, scale, mask, (grad_radius, grad), direction, stats)  # type: ignore[return-value]
 
 
 @attention_backward.register_fake

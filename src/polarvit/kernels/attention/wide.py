@@ -33,11 +33,17 @@ from polarvit.kernels.attention.tiles import (
 
 @triton.jit
 def value_chords_kernel(
-    value, chords, M,
+    value, near, chords, M, FAR: tl.constexpr,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """1/2|u_j - u_l|^2 among the values of program (head, block), a matrix [COLUMNS, COLUMNS]."""
+    """1/2|u_j - u_l|^2 among the values of program (head, block), a matrix [COLUMNS, COLUMNS].
+
+    FAR: of heads that are not near.
+    """
     head = tl.program_id(0).to(tl.int64)
+    if FAR:
+        if tl.load(near + head) != 0:
+            return
     rows, columns = numbers(0, COLUMNS, TQ), numbers(0, COLUMNS, TK)
     last = M - 1 - tl.program_id(1) * COLUMNS
     start = value + head * WIDTH * M + tl.program_id(1) * COLUMNS
