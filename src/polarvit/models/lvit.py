@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +20,7 @@ from polarvit.models.entry import SIZES, Entry
 from polarvit.models.stream import HyperbolicConfig, StreamModel
 from polarvit.nn.baselines.chen import LorentzLinear
 from polarvit.nn.baselines.lorentz import LorentzMLR, SpaceLayerNorm, TangentPoint
-from polarvit.nn.baselines.lvit import LorentzSum, LViTAttention
+from polarvit.nn.baselines.lvit import LorentzSum, LViTAttention, draw_evenly
 from polarvit.nn.embed import patchify
 from polarvit.nn.precision import full, tensors_in_full_precision
 
@@ -28,6 +29,8 @@ from polarvit.nn.precision import full, tensors_in_full_precision
 class LViTConfig(HyperbolicConfig):
     """LViT."""
 
+    drop_path: float = 0.0
+    """None, as published: a dropped step moves a token further than another image does (docs/systems.md)."""
     dropout: float = 0.1
     """Dropout of the space coordinates that the MLP gives."""
     position_table: Literal["learned", "none"] = "learned"
@@ -43,14 +46,17 @@ class LViTConfig(HyperbolicConfig):
 class LViTEmbed(nn.Module):
     """A Lorentz convolution with kernel = stride = patch, and a learned point for every position joined by LResNet.
 
-    The convolution concatenates the pixels' points directly, which is the point with the whole patch as space part.
+    The convolution concatenates the pixels' points directly, which is the point with the whole patch as space part. Its
+    weights and biases are drawn from U(-sqrt(2/m), sqrt(2/m)) for a patch of m numbers.
     """
 
     def __init__(self, config: LViTConfig) -> None:
         super().__init__()
         c = config
         self.patch_size, self.k = c.patch_size, c.k
-        self.proj = LorentzLinear(c.patch_size**2 * c.in_chans, c.width, k=c.k, bias=True)
+        numbers = c.patch_size**2 * c.in_chans
+        self.proj = LorentzLinear(numbers, c.width, k=c.k, bias=True)
+        draw_evenly(self.proj, math.sqrt(2 / numbers))
         start = torch.randn(c.grid[0] * c.grid[1], c.width)
         learned = c.position_table == "learned"
         self.table = TangentPoint(start / start.norm(dim=-1, keepdim=True), c.k) if learned else None
@@ -62,7 +68,7 @@ class LViTEmbed(nn.Module):
 
 
 class LViTBlock(nn.Module):
-    """LViT's block: the first norm overwrites the stream, as published."""
+    """LViT's block: the first norm overwrites the stream, as published. The MLP is drawn Xavier uniform, gain 2^1/2."""
 
     def __init__(self, config: LViTConfig, drop_path: float) -> None:
         super().__init__()
@@ -72,10 +78,13 @@ class LViTBlock(nn.Module):
         self.attention = LViTAttention(c.heads, c.dim // c.heads, c.k)
         self.residual1 = LorentzSum(c.residual_scale, drop_path, c.k)
         self.norm2 = SpaceLayerNorm(c.width, c.norm_eps, c.k)
-        self.mlp = nn.Sequential(
+        layers = (
             LorentzLinear(c.width, c.mlp_dim, "gelu", k=c.k, bias=True),
             LorentzLinear(c.mlp_dim, c.width, k=c.k, bias=True),
         )
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight, gain=math.sqrt(2))
+        self.mlp = nn.Sequential(*layers)
         self.residual2 = LorentzSum(c.residual_scale, drop_path, c.k)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,9 +114,6 @@ class LViT(StreamModel):
         self.blocks = nn.ModuleList(LViTBlock(c, drop) for drop in c.drop_paths())
         self.norm = None
         self.head = self._make_head(c.num_classes)
-        for module in self.modules():
-            if isinstance(module, LorentzLinear):
-                nn.init.xavier_uniform_(module.weight, gain=2**0.5)
 
     @property
     def num_features(self) -> int:

@@ -15,6 +15,13 @@ from polarvit.nn.precision import full, tensors_in_full_precision
 from polarvit.parameters import NO_DECAY, Role
 
 
+@torch.no_grad()
+def draw_evenly(layer: LorentzLinear, bound: float) -> None:
+    """Weight and bias from U(-bound, bound)."""
+    for parameter in layer.parameters():
+        parameter.uniform_(-bound, bound)
+
+
 class LorentzSum(nn.Module):
     """LResNet: z = x + w y, brought back to the hyperboloid as sqrt(k) z/|z|_L, its space part times a fixed `scale`.
 
@@ -44,7 +51,8 @@ class LViTAttention(nn.Module):
     """softmax((2k + 2<q_i, k_j>)/scale + bias), values joined by the ambient centroid; [B, N, n+1] -> the same.
 
     Each head has `head_dim` space coordinates and a time of its own. The output map takes all coordinates of all heads,
-    times included, so n = heads (head_dim + 1) - 1. `scale` is learned and starts at sqrt(heads (head_dim + 1)).
+    times included, so n = heads (head_dim + 1) - 1. `scale` is learned and starts at sqrt(n + 1). The four maps are
+    drawn as a Euclidean linear layer is by default, weights and biases from U(-1/sqrt(n + 1), 1/sqrt(n + 1)).
     """
 
     roles: ClassVar[dict[str, Role]] = {"scale": NO_DECAY, "bias": NO_DECAY}
@@ -57,6 +65,8 @@ class LViTAttention(nn.Module):
             LorentzLinear(whole - 1, heads * head_dim, k=k, bias=True) for _ in range(3)
         )
         self.out = LorentzLinear(whole - 1, whole - 1, k=k, bias=True)
+        for layer in (self.query, self.key, self.value, self.out):
+            draw_evenly(layer, 1 / math.sqrt(whole))
         self.scale = nn.Parameter(torch.tensor([math.sqrt(whole)]))
         self.bias = nn.Parameter(torch.zeros(()))
 
