@@ -22,6 +22,7 @@ __all__ = [
     "MANIFOLD",
     "NO_DECAY",
     "ORDINARY",
+    "TABLE",
     "Role",
     "Tagged",
     "anchor",
@@ -35,7 +36,9 @@ class Role(Enum):
     ORDINARY = "ordinary"
     """Decays towards zero."""
     NO_DECAY = "no_decay"
-    """Never decays: gains, biases, rates, temperatures, tables."""
+    """Never decays: gains, biases, rates, temperatures."""
+    TABLE = "table"
+    """Position tables, and class tokens in ordinary coordinates: decay towards zero if the optimizer is told so."""
     ANCHORED = "anchored"
     """Decays towards its anchor, the value it started from, kept in the buffer `<name>_anchor`."""
     MANIFOLD = "manifold"
@@ -44,7 +47,7 @@ class Role(Enum):
     """ln k of a learnable curvature: moves last, never decays."""
 
 
-ORDINARY, NO_DECAY, ANCHORED = Role.ORDINARY, Role.NO_DECAY, Role.ANCHORED
+ORDINARY, NO_DECAY, ANCHORED, TABLE = Role.ORDINARY, Role.NO_DECAY, Role.ANCHORED, Role.TABLE
 MANIFOLD, CURVATURE = Role.MANIFOLD, Role.CURVATURE
 
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)

@@ -120,6 +120,9 @@ def test_every_parameter_is_in_exactly_one_group_and_decays_by_role():
     assert groups["ordinary"]["weight_decay"] == groups["anchored"]["weight_decay"] == 0.05
     rates = {id(block.attention.position.rate) for block in model.blocks}
     assert rates <= {id(p) for p in groups["no_decay"]["params"]}
+    for decays, role in ((False, "no_decay"), (True, "ordinary")):
+        groups = {group["role"]: group for group in param_groups(model, 1e-3, 0.05, decay_tables=decays)}
+        assert id(model.embed.table) in {id(p) for p in groups[role]["params"]}
 
 
 def test_anchored_parameters_decay_to_their_anchor_and_others_to_zero():

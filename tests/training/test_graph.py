@@ -8,9 +8,12 @@ import pytest
 import torch
 from tiny_runs import differing, tiny_recipe, weights
 
+from polarvit.models import create_model
+from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.training import Interrupted, Trainer, train
 from polarvit.training.distributed import Place
 from polarvit.training.run_folder import RunFolder
+from polarvit.training.step import WARM_UP, TrainingStep
 
 pytestmark = [
     pytest.mark.gpu,
@@ -61,6 +64,25 @@ def test_other_systems_are_captured_too(tmp_path: Path, name: str, overrides: tu
     _, eager = path_of(tmp_path / "eager", "train.cuda_graph=false", *same, name=name)
     _, graph = path_of(tmp_path / "graph", "train.cuda_graph=true", *same, name=name)
     assert graph == pytest.approx(eager, rel=1e-3)
+
+
+def test_stochastic_depth_of_compiled_blocks_is_drawn_anew_in_every_replay() -> None:
+    """One batch, a rate of zero: after the capture only the seed decides what is dropped."""
+    torch.manual_seed(0)
+    options = {"img_size": 16, "patch_size": 8, "depth": 2, "dim": 16, "mlp_dim": 16, "heads": 2, "drop_path": 0.5}
+    model = create_model("polar_vit_tiny", num_classes=5, **options).to(DEVICE)
+    model.compile_blocks()
+    optimizer = RiemannianAdamW(param_groups(model, 1e-3, 0.0), capturable=True)
+    step = TrainingStep(model, optimizer, Place(0, 1, torch.device(DEVICE)), precision="fp32", graph=True)
+    images, targets = torch.randn(8, 3, 16, 16, device=DEVICE), torch.full((8, 5), 0.2, device=DEVICE)
+    for _ in range(WARM_UP + 2):
+        step(images, targets, 0.0)
+    losses = []
+    for seed in (1, 2, 3, 1):
+        torch.manual_seed(seed)
+        losses.append(step(images, targets, 0.0).item())
+    assert len(set(losses)) == 3
+    assert losses[0] == losses[3]
 
 
 def test_the_learning_rate_reaches_the_graph(tmp_path: Path) -> None:

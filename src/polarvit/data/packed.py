@@ -5,6 +5,7 @@ A prepared folder holds `meta.json` and, for each split, `<split>-images.npy` (u
 array, and which training images became the validation split. Images with masks: see `packed_masks`.
 """
 
+import copy
 import hashlib
 import json
 import shutil
@@ -221,6 +222,14 @@ class PackedDataset:
             path = self.folder / description["file"]
             if _digest(path) != description["sha256"]:
                 raise DataError(f"{path}: was modified after it was prepared; prepare the data again")
+
+    def part(self, rows: np.ndarray, name: str) -> "PackedDataset":
+        """Some images of the split, read into memory."""
+        part = copy.copy(self)
+        part.name = f"{self.name[:-1]}, {name})"
+        part.images, part.labels = self.images[rows], self.labels[rows]
+        part.masks = None if self.masks is None else self.masks[rows]
+        return part
 
     def to(self, device: torch.device | str) -> ResidentDataset:
         """Copy the split into the memory of a device."""

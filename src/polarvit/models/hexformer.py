@@ -22,7 +22,7 @@ from polarvit.nn.baselines.hexformer import HexAttention, HexLinear, HexNorm
 from polarvit.nn.baselines.lorentz import LorentzMLR, SpaceResidual, TangentPoint, log0
 from polarvit.nn.embed import patchify
 from polarvit.nn.precision import full, tensors_in_full_precision
-from polarvit.parameters import NO_DECAY, Role
+from polarvit.parameters import NO_DECAY, TABLE, Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class HexFormerConfig(HyperbolicConfig):
 class HexEmbed(nn.Module):
     """Patches through one layer, the class token first, the position table added to the space part of all."""
 
-    roles: ClassVar[dict[str, Role]] = {"table": NO_DECAY}
+    roles: ClassVar[dict[str, Role]] = {"table": TABLE}
 
     def __init__(self, config: HexFormerConfig) -> None:
         super().__init__()

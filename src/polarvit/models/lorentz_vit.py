@@ -23,7 +23,7 @@ from polarvit.nn.baselines.lorentz_attention import LorentzAttention
 from polarvit.nn.embed import patchify
 from polarvit.nn.position import sincos_table
 from polarvit.nn.precision import full, tensors_in_full_precision
-from polarvit.parameters import NO_DECAY, Role
+from polarvit.parameters import TABLE, Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class LorentzViTConfig(HyperbolicConfig):
 class LorentzEmbed(nn.Module):
     """Patches as space coordinates, Chen's layer, the position table added to the space part; a class token first."""
 
-    roles: ClassVar[dict[str, Role]] = {"table": NO_DECAY}
+    roles: ClassVar[dict[str, Role]] = {"table": TABLE}
 
     def __init__(self, config: LorentzViTConfig) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from polarvit.models.config import ViTConfig
 from polarvit.models.entry import SIZES, Entry
 from polarvit.nn.embed import patchify, resize_table
 from polarvit.nn.position import sincos_table
-from polarvit.parameters import NO_DECAY, Role
+from polarvit.parameters import NO_DECAY, TABLE, Role
 
 
 class Attention(nn.Module):
@@ -33,6 +33,11 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim)
         self.temperature = nn.Parameter(torch.ones(()))
+
+    def separate_init(self) -> None:
+        """Xavier for queries, keys and values by themselves: as one matrix they would start 0.7 times as large."""
+        for weight in self.qkv.weight.detach().chunk(3):
+            nn.init.xavier_normal_(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
@@ -74,7 +79,7 @@ class ViT(VisionModel):
     """Euclidean vision transformer (`ViTConfig`), with timm's surface."""
 
     config_class = ViTConfig
-    roles: ClassVar[dict[str, Role]] = {"table": NO_DECAY, "token": NO_DECAY}
+    roles: ClassVar[dict[str, Role]] = {"table": TABLE, "token": TABLE}
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
@@ -100,6 +105,9 @@ class ViT(VisionModel):
                 nn.init.xavier_normal_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.separate_init()
 
     def _make_head(self, num_classes: int) -> nn.Module:
         return nn.Linear(self.config.dim, num_classes) if num_classes else nn.Identity()

@@ -12,7 +12,7 @@ from polarvit.geometry import PolarPoint, from_space, from_tangent0, to_space
 from polarvit.nn.linear import PolarLinear
 from polarvit.nn.position import sincos_table
 from polarvit.nn.precision import full, in_full_precision
-from polarvit.parameters import MANIFOLD, NO_DECAY, Role
+from polarvit.parameters import MANIFOLD, TABLE, Role
 
 
 def patchify(images: Tensor, patch: int) -> Tensor:
@@ -30,7 +30,7 @@ class PolarPatchEmbed(nn.Module):
     learned point first, without position.
     """
 
-    roles: ClassVar[dict[str, Role]] = {"table": NO_DECAY, "token": MANIFOLD}
+    roles: ClassVar[dict[str, Role]] = {"table": TABLE, "token": MANIFOLD}
 
     def __init__(
         self,

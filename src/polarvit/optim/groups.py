@@ -9,16 +9,20 @@ from torch import nn
 from polarvit.parameters import Role, Tagged, walk
 
 
-def param_groups(model: nn.Module, lr: float, weight_decay: float, *, k: float | None = None) -> list[dict[str, Any]]:
+def param_groups(
+    model: nn.Module, lr: float, weight_decay: float, *, k: float | None = None, decay_tables: bool = False
+) -> list[dict[str, Any]]:
     """Groups for `RiemannianAdamW` (or, for a model without points, any PyTorch optimizer).
 
-    Ordinary parameters decay to zero, ANCHORED ones to their anchors, MANIFOLD ones to the origin; gains, biases, rates
-    and tables do not decay. `k` is the curvature constant of the points: by default the model's own, learnable or not.
+    Ordinary parameters decay to zero, ANCHORED ones to their anchors, MANIFOLD ones to the origin; gains, biases and
+    rates do not decay, position tables only with `decay_tables`. `k` is the curvature constant of the points: by
+    default the model's own, learnable or not.
     """
     tagged: dict[Role, list[Tagged]] = {role: [] for role in Role}
+    tables = Role.ORDINARY if decay_tables else Role.NO_DECAY
     for item in walk(model):
         if item.parameter.requires_grad:
-            tagged[item.role].append(item)
+            tagged[tables if item.role is Role.TABLE else item.role].append(item)
     if len(tagged[Role.CURVATURE]) > 1:
         names = ", ".join(item.name for item in tagged[Role.CURVATURE])
         raise ValueError(f"param_groups: a model has one learnable curvature, found {names}")

@@ -49,6 +49,6 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
 def build_optimizer(recipe: Recipe, model: VisionModel, *, capturable: bool) -> RiemannianAdamW:
     """Riemannian AdamW over the model's parameters, grouped by role."""
     optim = recipe.optim
-    groups = param_groups(model, optim.lr, optim.weight_decay)
+    groups = param_groups(model, optim.lr, optim.weight_decay, decay_tables=optim.decay_tables)
     compile = None if recipe.train.compile else False
     return RiemannianAdamW(groups, betas=optim.betas, eps=optim.eps, capturable=capturable, compile=compile)

@@ -56,6 +56,9 @@ class Data:
     """Split to train on."""
     validation: str | None = "test"
     """Split to evaluate on; null: none."""
+    holdout: float = 0.0
+    """Share of every class of the training split that is evaluated instead of `validation`, not trained on: the same
+    images in every run, to choose settings without looking at the test split."""
     test: str | None = None
     """Split to measure once, at the end, with the weights that are kept; null: none."""
     workers: int = 4
@@ -65,6 +68,15 @@ class Data:
     resize: int | None = None
     """Evaluation resizes the shorter side to this before the central crop."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.holdout < 1:
+            raise ValueError(f"holdout must be at least 0 and below 1, got {self.holdout}")
+
+    @property
+    def evaluated(self) -> str | None:
+        """What is evaluated during training, in words."""
+        return f"{self.train}, {self.holdout:.0%} held out" if self.holdout else self.validation
+
 
 @dataclass(frozen=True)
 class Optim:
@@ -73,7 +85,9 @@ class Optim:
     lr: float = 1e-3
     """Peak learning rate."""
     weight_decay: float = 0.05
-    """Decoupled decay, times the learning rate; scales, gains, biases and position tables are not decayed."""
+    """Decoupled decay, times the learning rate; scales, gains and biases are not decayed."""
+    decay_tables: bool = False
+    """Whether learned position tables (and the class token of Euclidean models) decay too, as in HexFormer's code."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of the first and second moments."""
     eps: float = 1e-8
@@ -177,7 +191,7 @@ class Recipe:
             raise ValueError(
                 "train.accumulate must be 1 for segmentation: the Dice of a batch is not that of its parts"
             )
-        if self.watch.keep_best and self.data.validation is None:
+        if self.watch.keep_best and self.data.evaluated is None:
             raise ValueError("watch.keep_best needs data.validation")
 
     @property

@@ -99,5 +99,5 @@ def on_card(recipe: Recipe, scores: AnyScores | None) -> dict[str, str]:
     )
     if scores is None:
         return {"summary": about}
-    measured = f"On {scores.count:,} images of the split `{recipe.data.validation}`: {scores.line()}."
+    measured = f"On {scores.count:,} images of the split `{recipe.data.evaluated}`: {scores.line()}."
     return {"summary": about, "results": measured}

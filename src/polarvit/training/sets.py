@@ -14,6 +14,7 @@ from polarvit.data.discs import discs
 from polarvit.data.errors import DataError
 from polarvit.data.packed import PackedDataset, prepare
 from polarvit.data.sources import DigitsSource, FolderSource
+from polarvit.data.splits import stratified_split
 from polarvit.data.streaming import StreamingDataset
 from polarvit.training.recipe import Recipe
 from polarvit.training.task import make_augmenter
@@ -35,9 +36,13 @@ class Sets:
 def open_sets(recipe: Recipe, device: torch.device) -> Sets:
     """The data sets of a recipe: packed folders stay in memory, class folders are streamed, `digits` is built in."""
     size = image_size(recipe)
-    train = open_split(recipe, recipe.data.train, device, training=True)
-    held = recipe.data.validation
-    validation = open_split(recipe, held, device, training=False) if held else None
+    validation: ImageDataset | None
+    if recipe.data.holdout:
+        train, validation = divided(recipe, device)
+    else:
+        train = open_split(recipe, recipe.data.train, device, training=True)
+        held = recipe.data.validation
+        validation = open_split(recipe, held, device, training=False) if held else None
     if validation is not None and validation.classes != train.classes:
         raise DataError(f"{validation.name}: its classes differ from those of {train.name}")
     wanted = recipe.model.options.get("num_classes", len(train.classes))
@@ -46,6 +51,19 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
             f"{train.name} has {len(train.classes)} classes, model.options.num_classes is {wanted}; remove the option"
         )
     return Sets(train, validation, make_augmenter(recipe, len(train.classes), size))
+
+
+def divided(recipe: Recipe, device: torch.device) -> tuple[ImageDataset, ImageDataset]:
+    """The training split without the share that is held out, and that share."""
+    path = Path(recipe.data.path)
+    if not (path / "meta.json").exists():
+        raise DataError(f"{path}: data.holdout needs a folder of `polarvit data prepare`")
+    whole = PackedDataset.open(path, recipe.data.train)
+    if whole.masked:
+        raise DataError(f"{whole.name}: data.holdout is for images with labels; prepare masks with splits of their own")
+    parts = zip(stratified_split(whole.labels, recipe.data.holdout, 0), ("rest", "held out"), strict=True)
+    rest, held = (whole.part(rows, name) for rows, name in parts)
+    return (rest.to(device), held.to(device)) if recipe.data.resident else (rest, held)
 
 
 def image_size(recipe: Recipe) -> int:
