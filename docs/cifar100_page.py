@@ -10,7 +10,7 @@ from polarvit.experiments.listing import lines
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "cifar100.md"
-NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-analysis")
+NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-choices", "cifar100-analysis")
 
 
 def table(name: str, results: Path) -> str:

@@ -1,0 +1,44 @@
+"""Choices the paper leaves open, at a tenth of the steps, judged on a tenth of the training images.
+
+The test split takes no part: whatever is chosen here, the long runs meet it for the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polarvit.experiments.cifar100.sweep import SHORT
+from polarvit.experiments.cifar100.table import FOLDER
+from polarvit.experiments.registry import Settings
+from polarvit.experiments.runs import Row, study
+
+NAME = "cifar100-choices"
+POLAR, JOINT, TWIN = "cifar100_polar_vit_tiny", "cifar100_polar_vit_tiny_joint", "cifar100_vit_tiny"
+TABLE = ("model.options.position_std=1.0", "optim.decay_tables=true")
+"""HexFormer's position table."""
+
+
+def choice(name: str, label: str, recipe: str, *changes: str) -> Row:
+    """A row: the recipe with some settings changed."""
+    return Row(name, label, recipe, (*SHORT, "data.holdout=0.1", *changes))
+
+
+ROWS = (
+    choice("polar", "Polar-ViT as it is", POLAR),
+    choice("rate-2", "horoshift rates start at 2", POLAR, "model.options.rate=2.0"),
+    choice("rate-4", "horoshift rates start at 4", POLAR, "model.options.rate=4.0"),
+    choice("joint-rate-4", "joint horoshift, rates start at 4", JOINT, "model.options.rate=4.0"),
+    choice("table", "position table of standard deviation 1, decaying", POLAR, *TABLE),
+    choice("radius", "one starting radius, 3.32, everywhere", POLAR, "model.options.target_radius=3.32"),
+    choice("time-zero", "layers start without their time column", POLAR, "model.options.time_init=zero"),
+    choice("twin", "Euclidean ViT as it is, lr 1e-3", TWIN),
+    choice("twin-table", "its table of standard deviation 1, decaying, lr 1e-3", TWIN, *TABLE),
+    choice("twin-table-4.15e-3", "the same at HexFormer's rate 4.15e-3", TWIN, *TABLE, "optim.lr=4.15e-3"),
+)
+
+
+def run(settings: Settings) -> list[str]:
+    """Train every choice, print the table, write records; returns which diverged."""
+    settings = replace(settings, out=settings.out / FOLDER)
+    note = "Accuracy on 5,000 images held out of the training split; the test split is not looked at."
+    return study(NAME, "CIFAR-100, open choices", ROWS, settings, note=note, records=settings.out / "choices")
