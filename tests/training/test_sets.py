@@ -41,6 +41,6 @@ def test_held_out_images_are_a_part_of_the_training_split_of_their_own(tmp_path:
 
 def test_holding_out_needs_packed_images_and_a_share_below_one() -> None:
     with pytest.raises(DataError, match=r"data\.holdout needs a folder of `polarvit data prepare`"):
-        open_sets(recipe("digits", holdout=0.1), CPU)
+        open_sets(recipe("discs", holdout=0.1), CPU)
     with pytest.raises(ValueError, match="holdout must be at least 0 and below 1, got 1"):
         recipe("digits", holdout=1.0)

@@ -56,9 +56,12 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
 def divided(recipe: Recipe, device: torch.device) -> tuple[ImageDataset, ImageDataset]:
     """The training split without the share that is held out, and that share."""
     path = Path(recipe.data.path)
-    if not (path / "meta.json").exists():
+    if recipe.data.path == "digits":
+        whole = _digits(recipe.data.train)
+    elif (path / "meta.json").exists():
+        whole = PackedDataset.open(path, recipe.data.train)
+    else:
         raise DataError(f"{path}: data.holdout needs a folder of `polarvit data prepare`")
-    whole = PackedDataset.open(path, recipe.data.train)
     if whole.masked:
         raise DataError(f"{whole.name}: data.holdout is for images with labels; prepare masks with splits of their own")
     parts = zip(stratified_split(whole.labels, recipe.data.holdout, 0), ("rest", "held out"), strict=True)
