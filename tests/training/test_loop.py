@@ -172,6 +172,9 @@ def test_a_run_folder_holds_what_the_run_was(tmp_path: Path) -> None:
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["scores"]["count"] == 359
     assert metrics["seconds"] > 0
+    rates = metrics["learned"]["blocks.*.attention.position.rate"]
+    assert rates["least"] <= rates["mean"] <= rates["largest"]
+    assert rates["least"] != rates["largest"], "they all start at 1"
     from polarvit.training.recipe import load
 
     assert load(tmp_path / "run" / "recipe.yaml") == recipe

@@ -12,6 +12,7 @@ from polarvit.models import VisionModel
 from polarvit.provenance import provenance, write_json
 from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
+from polarvit.training.learned import learned_numbers
 from polarvit.training.recipe import Recipe, dump
 from polarvit.training.task import SCORES, AnyScores
 
@@ -77,6 +78,7 @@ class RunFolder:
             "processes": here.world,
             "seconds": seconds,
             **{name: found.to_dict() for name, found in scores.items()},
+            "learned": learned_numbers(model),
         }
         for name, weights, key in (("model", model, "scores"), ("model-ema", average, "ema_scores")):
             if isinstance(weights, VisionModel):
