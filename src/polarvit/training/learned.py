@@ -10,7 +10,7 @@ MOST = 64
 
 
 def learned_numbers(model: nn.Module) -> dict[str, dict[str, float]]:
-    """Mean, mean size, least and largest of small parameters, of all blocks together (`blocks.*.residual1.alpha`, ...)."""
+    """Mean, mean size, least and largest of small parameters, all blocks together (`blocks.*.residual1.alpha`, ...)."""
     found: dict[str, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.numel() <= MOST:
