@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from polarvit.models import create_model
-from polarvit.parameters import ANCHORED, CURVATURE, MANIFOLD, NO_DECAY, ORDINARY, Role, anchor, walk
+from polarvit.parameters import ANCHORED, CURVATURE, MANIFOLD, NO_DECAY, ORDINARY, TABLE, Role, anchor, walk
 
 
 def model() -> nn.Module:
@@ -38,7 +38,7 @@ def test_every_parameter_has_the_role_its_class_declares() -> None:
     expected = {
         "log_k": CURVATURE,
         "embed.token": MANIFOLD,
-        "embed.table": NO_DECAY,
+        "embed.table": TABLE,
         "embed.proj.weight": ORDINARY,
         "embed.proj.rule.phi": ANCHORED,
         "blocks.0.norm1.bias": MANIFOLD,
