@@ -41,9 +41,8 @@ def points(b: int, h: int, n: int, d: int) -> list[Tensor]:
     return out
 
 
-def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
-    """Forward and backward of the operator with one tile for both: rows, columns, warps, unrolling, registers."""
-    launches.forward_tile = launches.backward_tile = lambda n, width: launches.Tile(*launch)  # type: ignore[assignment]
+def operator_steps(shape: tuple[int, int, int, int]) -> Steps:
+    """Forward and backward of the operator as it is launched now."""
     inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
     radius, direction, stats = attention.attention_forward(*inputs)
     upstream = torch.randn_like(radius), torch.randn_like(direction)
@@ -51,6 +50,12 @@ def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -
         lambda: attention.attention_forward(*inputs),
         lambda: attention.attention_backward(*upstream, *inputs, direction, stats),
     )
+
+
+def attention_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
+    """Forward and backward of the operator with one tile for both: rows, columns, warps, unrolling, registers."""
+    launches.forward_tile = launches.backward_tile = lambda n, width: launches.Tile(*launch)  # type: ignore[assignment]
+    return operator_steps(shape)
 
 
 def near_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Steps:
@@ -58,13 +63,7 @@ def near_steps(shape: tuple[int, int, int, int], launch: tuple[Any, ...]) -> Ste
     forward, backward, launches.PROGRAMS = launch
     launches.NEAR_FORWARD, launches.NEAR_BACKWARD = launches.Tile(*forward), launches.Tile(*backward)
     launches.forward_tile = lambda n, width: launches.Tile(32, forward[1], 2)  # type: ignore[assignment]
-    inputs = [*points(*shape), torch.full((shape[1],), shape[-1] ** -0.5, device="cuda"), None]
-    radius, direction, stats = attention.attention_forward(*inputs)
-    upstream = torch.randn_like(radius), torch.randn_like(direction)
-    return (
-        lambda: attention.attention_forward(*inputs),
-        lambda: attention.attention_backward(*upstream, *inputs, direction, stats),
-    )
+    return operator_steps(shape)
 
 
 def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -> Steps:
