@@ -67,20 +67,22 @@ def half_distance(s):
 
 
 @triton.jit
+def load_three(pointer, step):
+    return tl.load(pointer), tl.load(pointer + step), tl.load(pointer + 2 * step)
+
+
+@triton.jit
+def store_three(pointer, step, first, second, third, inside):
+    tl.store(pointer, first, mask=inside)
+    tl.store(pointer + step, second, mask=inside)
+    tl.store(pointer + 2 * step, third, mask=inside)
+
+
+@triton.jit
 def near_rows_kernel(
-    query,
-    key,
-    value,
-    out,
-    turned,
-    terms,
-    rows,
-    N,
-    M,
-    WIDTH: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    query, key, value, out, turned, terms, rows, N, M,
+    WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """For each row: three parts of 1/2|q|^2 and of 1/2|uhat|^2 as offsets; t.uhat, a power of two above t,
     g/2 (1 + rho), by which chords to the centroid are weighted, and the inverse of that power.
     """
@@ -103,12 +105,8 @@ def near_rows_kernel(
     exponent = tl.minimum(tl.maximum((size.to(tl.int32, bitcast=True) >> 23) + 1, 1), 253)  # of the next power of two
     terms += head * 3 * N + spots
     rows += head * ROW_TERMS * N + line
-    tl.store(rows, q1, mask=valid)
-    tl.store(rows + N, q2, mask=valid)
-    tl.store(rows + 2 * N, q3, mask=valid)
-    tl.store(rows + 3 * N, o1, mask=valid)
-    tl.store(rows + 4 * N, o2, mask=valid)
-    tl.store(rows + 5 * N, o3, mask=valid)
+    store_three(rows, N, q1, q2, q3, valid)
+    store_three(rows + 3 * N, N, o1, o2, o3, valid)
     tl.store(rows + 6 * N, product, mask=valid)
     tl.store(rows + 7 * N, (exponent << 23).to(tl.float32, bitcast=True), mask=valid)
     tl.store(rows + 8 * N, tl.load(terms) + tl.load(terms + N), mask=valid)
@@ -127,9 +125,5 @@ def near_columns_kernel(key, value, columns, M, WIDTH: tl.constexpr, VALUE_WIDTH
     k1, k2, k3 = half_squares(key, key, places, M, M, WIDTH)
     w1, w2, w3 = half_squares(value, value, places, M, M, VALUE_WIDTH)
     columns += head * COLUMN_TERMS * M + edge
-    tl.store(columns, k1, mask=valid)
-    tl.store(columns + M, k2, mask=valid)
-    tl.store(columns + 2 * M, k3, mask=valid)
-    tl.store(columns + 3 * M, w1, mask=valid)
-    tl.store(columns + 4 * M, w2, mask=valid)
-    tl.store(columns + 5 * M, w3, mask=valid)
+    store_three(columns, M, k1, k2, k3, valid)
+    store_three(columns + 3 * M, M, w1, w2, w3, valid)

@@ -13,7 +13,16 @@ import triton.language as tl
 from polarvit.kernels.attention.backward import add_four, add_seven
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
-from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, gaps, half_distance, hyperbolic, offsets
+from polarvit.kernels.attention.near import (
+    COLUMN_TERMS,
+    ROW_TERMS,
+    gaps,
+    half_distance,
+    hyperbolic,
+    load_three,
+    offsets,
+    store_three,
+)
 from polarvit.kernels.attention.products import half_squared_chords, halves, largest, pieces
 from polarvit.kernels.attention.tiles import get_inside
 
@@ -67,8 +76,8 @@ def near_backward_kernel(
             k1, k2, k3 = pieces(k)
             w1, w2, w3 = pieces(w)
             yours = columns + places
-            k_first, k_second, k_third = tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M)
-            w_first, w_second, w_third = tl.load(yours + 3 * M), tl.load(yours + 4 * M), tl.load(yours + 5 * M)
+            k_first, k_second, k_third = load_three(yours, M)
+            w_first, w_second, w_third = load_three(yours + 3 * M, M)
             b = tl.load(key_radius + places).to(tl.float32)
             up_b, down_b, sinh_b, cosh_b = hyperbolic(b)
             c = tl.load(value_radius + places).to(tl.float32)
@@ -176,12 +185,8 @@ def near_backward_kernel(
                     s5 += tl.load(mine + 4 * N, mask=had, other=0.0)
                     s6 += tl.load(mine + 5 * N, mask=had, other=0.0)
                 tl.store(to_query + spot, step, mask=inside)
-                tl.store(mine, s1, mask=on_line)
-                tl.store(mine + N, s2, mask=on_line)
-                tl.store(mine + 2 * N, s3, mask=on_line)
-                tl.store(mine + 3 * N, s4, mask=on_line)
-                tl.store(mine + 4 * N, s5, mask=on_line)
-                tl.store(mine + 5 * N, s6, mask=on_line)
+                store_three(mine, N, s1, s2, s3, on_line)
+                store_three(mine + 3 * N, N, s4, s5, s6, on_line)
 
             tl.store(to_key_radius + head * M + edge, twice * key_sum, mask=on_edge)
             tl.store(to_value_radius + head * M + edge, value_sum, mask=on_edge)

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
-from polarvit.kernels.attention.near import COLUMN_TERMS, gaps, half_distance, hyperbolic, offsets
+from polarvit.kernels.attention.near import COLUMN_TERMS, gaps, half_distance, hyperbolic, load_three, offsets
 from polarvit.kernels.attention.products import half_squared_chords, half_squares, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import get_inside
@@ -33,7 +33,7 @@ def near_chords_kernel(
         places = tl.minimum(first + tl.arange(0, SIZE), M - 1)
         w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
         yours = columns + head * COLUMN_TERMS * M + 3 * M + places
-        a, b, c = tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M)
+        a, b, c = load_three(yours, M)
         half = half_squared_chords(w1, w2, w3, w1, w2, w3, a, b, c, a, b, c)
         row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
         blocks = tl.cdiv(M, COLUMNS)
