@@ -121,8 +121,8 @@ class PolarViTConfig(VisionConfig):
     """Radius rule of every polar layer (`polarvit.nn.RADIUS_RULES`)."""
     position: Literal["separate", "joint", "boost", "rotary", "none"] = "separate"
     """Relative encoding of queries and keys: the paper's horoshift, the exact two-dimensional one, or a sibling."""
-    rate: float = 1.0
-    """Initial rate rho_h of the encoding."""
+    rate: float | None = None
+    """Initial rate rho_h of the encoding; None is 4 for a horoshift and 1 for its siblings."""
     temperature: float = 1.0
     """Initial temperature tau_h of attention."""
     residual: Literal["boost", "exact_boost", "ambient_boost", "space"] = "boost"

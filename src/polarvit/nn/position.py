@@ -25,9 +25,10 @@ class PositionalEncoding(nn.Module):
     """A learned rate rho_h for each head and grid axis: the token at m moves by t = m rho_h / M."""
 
     roles: ClassVar[dict[str, Role]] = {"rate": NO_DECAY}
-    least_dim: ClassVar[int] = 1
+    first_rate: ClassVar[float] = 1.0
+    """Where rates start if nothing else is said."""
 
-    def __init__(self, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0) -> None:
+    def __init__(self, heads: int, head_dim: int, grid_axes: int = 2, rate: float | None = None) -> None:
         super().__init__()
         least = self.needed_dim(grid_axes)
         if head_dim < least:
@@ -35,7 +36,7 @@ class PositionalEncoding(nn.Module):
                 f"{type(self).__name__}: {grid_axes} grid axes need head dimension >= {least}, got {head_dim}"
             )
         self.heads, self.head_dim, self.grid_axes = heads, head_dim, grid_axes
-        self.rate = nn.Parameter(torch.full((heads, grid_axes), float(rate)))
+        self.rate = nn.Parameter(torch.full((heads, grid_axes), self.first_rate if rate is None else float(rate)))
 
     def needed_dim(self, grid_axes: int) -> int:
         """Least head dimension for this many grid axes."""
@@ -61,12 +62,14 @@ class HoroShift(PositionalEncoding):
     exactly in all axes at once, with fewer reserved axes.
     """
 
+    first_rate: ClassVar[float] = 4.0
+
     def __init__(
         self,
         heads: int,
         head_dim: int,
         grid_axes: int = 2,
-        rate: float = 1.0,
+        rate: float | None = None,
         mode: Literal["separate", "joint"] = "separate",
     ) -> None:
         if mode not in ("separate", "joint"):
@@ -109,7 +112,7 @@ class RotaryShift(PositionalEncoding):
     """
 
     def __init__(
-        self, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0, base: float = 10_000.0
+        self, heads: int, head_dim: int, grid_axes: int = 2, rate: float | None = None, base: float = 10_000.0
     ) -> None:
         super().__init__(heads, head_dim, grid_axes, rate)
         pairs = head_dim // (2 * grid_axes)
@@ -132,7 +135,7 @@ class RotaryShift(PositionalEncoding):
 class NoShift(PositionalEncoding):
     """No relative encoding: points pass unchanged."""
 
-    def __init__(self, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0) -> None:
+    def __init__(self, heads: int, head_dim: int, grid_axes: int = 2, rate: float | None = None) -> None:
         nn.Module.__init__(self)
         self.heads, self.head_dim, self.grid_axes = heads, head_dim, grid_axes
 
@@ -141,7 +144,7 @@ class NoShift(PositionalEncoding):
 
 
 def positional_encoding(
-    name: str, heads: int, head_dim: int, grid_axes: int = 2, rate: float = 1.0
+    name: str, heads: int, head_dim: int, grid_axes: int = 2, rate: float | None = None
 ) -> PositionalEncoding:
     """An encoding by the name configs use."""
     if name in ("separate", "joint"):
