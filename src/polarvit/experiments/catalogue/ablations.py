@@ -29,6 +29,8 @@ ABLATIONS = (
             Row("separate", "horospherical shift, one ideal point for each grid axis", "80.15 ± 0.26"),
             Row("boost", "Lorentz boost on the same axes", "79.82 ± 0.13"),
             Row("joint", "horospherical shift around one ideal point (ours)", ""),
+            Row("separate-rate-1", "horospherical shift, rates start at 1 instead of 4", ""),
+            Row("boost-rate-1", "Lorentz boost, rates start at 1 instead of 4", ""),
             Row("rotary", "rotation of space axes (after HELM)", ""),
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",

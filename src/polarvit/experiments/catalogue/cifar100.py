@@ -27,14 +27,17 @@ CIFAR100 = (
                 Row(f"vit_tiny-lr-{rate}", f"Euclidean ViT, lr {rate}", "")
                 for rate in ("5e-4", "1e-3", "2e-3", "4.15e-3")
             ),
-            *(Row(f"polar_vit_tiny-lr-{rate}", f"Polar-ViT, lr {rate}", "") for rate in ("1.5e-3", "3e-3")),
+            *(
+                Row(f"polar_vit_tiny-lr-{rate}", f"Polar-ViT, lr {rate}, horoshift rates from 1", "")
+                for rate in ("1.5e-3", "3e-3")
+            ),
         ),
         cost="about 1.5 GPU minutes a row",
         result="cifar100/cifar100-sweep.json",
     ),
     Experiment(
         "cifar100-precision",
-        "TF32 against strict float32 products, Polar-ViT-Tiny at 11,710 steps, top-1 %",
+        "TF32 against strict float32 products, Polar-ViT-Tiny at 11,710 steps, horoshift rates from 1, top-1 %",
         "our own: the control of `cifar100`, whose products are TF32",
         "polarvit.experiments.cifar100.products",
         rows=(Row("tf32", "products in TF32", ""), Row("fp32", "products in strict float32", "")),
@@ -47,10 +50,9 @@ CIFAR100 = (
         "our own: what to settle before long runs, without the test split",
         "polarvit.experiments.cifar100.choices",
         rows=(
-            Row("polar", "Polar-ViT as it is", ""),
-            Row("rate-2", "horoshift rates start at 2", ""),
-            Row("rate-4", "horoshift rates start at 4", ""),
-            Row("joint-rate-4", "joint horoshift, rates start at 4", ""),
+            Row("rate-1", "horoshift rates start at 1", ""),
+            Row("rate-4", "horoshift rates start at 4: as it is", ""),
+            Row("joint", "joint horoshift, rates start at 4", ""),
             Row("table", "position table of standard deviation 1, decaying", ""),
             Row("radius", "one starting radius, 3.32, everywhere", ""),
             Row("time-zero", "layers start without their time column", ""),

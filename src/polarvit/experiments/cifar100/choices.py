@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polarvit.experiments.cifar100.sweep import SHORT
+from polarvit.experiments.cifar100.sweep import RATE_1, SHORT
 from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
 NAME = "cifar100-choices"
 POLAR, JOINT, TWIN = "cifar100_polar_vit_tiny", "cifar100_polar_vit_tiny_joint", "cifar100_vit_tiny"
-RATE_1 = "model.options.rate=1.0"
 TABLE = ("model.options.position_std=1.0", "optim.decay_tables=true")
 """HexFormer's position table."""
 

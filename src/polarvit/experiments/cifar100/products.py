@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polarvit.experiments.cifar100.sweep import SHORT
+from polarvit.experiments.cifar100.sweep import RATE_1, SHORT
 from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
-NAME = "cifar100-precision"
+NAME, POLAR = "cifar100-precision", "cifar100_polar_vit_tiny"
 ROWS = tuple(
-    Row(precision, f"Polar-ViT-Tiny, {label}", "cifar100_polar_vit_tiny", (*SHORT, f"train.precision={precision}"))
+    Row(precision, f"Polar-ViT-Tiny, {label}", POLAR, (*SHORT, f"train.precision={precision}", RATE_1))
     for precision, label in (("tf32", "products in TF32"), ("fp32", "products in strict float32"))
 )
 
