@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from polarvit.experiments import Settings, ablation, hexformer_defect, position, radius_rule
+from polarvit.experiments.cifar100 import table as cifar100
 from polarvit.experiments.runs import Row, resolved
 from polarvit.models import PolarViTConfig, create_model
 from polarvit.training import load
@@ -86,3 +87,14 @@ def test_rows_of_the_ablation_differ_in_the_model_alone() -> None:
 @pytest.mark.parametrize("name", [n for n in shipped() if any(s in n for s in ("lorentz_vit", "hexformer", "lvit"))])
 def test_ambient_systems_train_in_strict_float32(name: str) -> None:
     assert load(name).train.precision == "fp32"
+
+
+def test_rows_that_name_one_run_are_one_run_and_no_others_share_a_folder() -> None:
+    tables = (cifar100.ROWS, ablation.ROWS, position.ROWS, radius_rule.ROWS, hexformer_defect.ROWS)
+    homes: dict[str, Any] = {}
+    for row in (row for rows in tables for row in rows):
+        recipe = resolved(row, 0, Settings())
+        made = (recipe.model, recipe.optim, recipe.train, recipe.data, recipe.augment)
+        assert homes.setdefault(row.home, made) == made, row.home
+    assert len({str(made) for made in homes.values()}) == len(homes), "two folders hold the same run"
+    assert {"none", "polar_vit_tiny", "boost", "joint"} <= homes.keys()

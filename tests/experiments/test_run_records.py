@@ -47,6 +47,25 @@ def test_a_recorded_run_need_not_be_run_again_where_its_folder_is_not(
         study("toy", "Toy", ROWS, replace(elsewhere, sets=("optim.lr=1e-4",)), records=records)
 
 
+def test_a_run_serves_every_table_that_names_it_until_a_default_of_its_model_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "results" / "records"
+    assert study("toy", "Toy", ROWS, settings(tmp_path), records=records, folder="shared") == []
+    monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("the run of another table was run again"))
+    other = (replace(ROWS[0], name="same", label="The same in another table", run="one"),)
+    for place in ("runs", "elsewhere"):
+        told = replace(settings(tmp_path, place), only=("same",))
+        assert study("second", "Second", other, told, records=records, folder="shared") == []
+    assert json.loads((tmp_path / "results" / "second.json").read_text())["summary"]["same"]["value"]
+    path = records / "2-steps" / "one-seed-3.json"
+    content = json.loads(path.read_text())
+    assert (content["label"], content["config"]["rate"]) == ("One", None)
+    path.write_text(json.dumps({**content, "config": {**content["config"], "rate": 1.0}}))
+    with pytest.raises(SettingsError, match=r"the model there has rate 1\.0, this row has None now"):
+        study("second", "Second", other, told, records=records, folder="shared")
+
+
 def test_a_thinned_log_keeps_every_evaluation_and_the_last_loss() -> None:
     log = [{"step": step, "loss": step / 3} for step in range(100, 117_101, 100)]
     log += [{"step": step, "top1": 1.0, "val_loss": 2.0} for step in range(5855, 117_101, 5855)]

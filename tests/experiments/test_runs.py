@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from polarvit.experiments import EXPERIMENTS, Settings, runs
+from polarvit.experiments.run_picture import agreement, draw, ranks
 from polarvit.experiments.runs import Row, Stated, study
 from polarvit.training import SettingsError, load
 
@@ -75,6 +76,30 @@ def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_
         failures = study("table", "A table", ROWS, both)
         assert failures == ["The first: seed 0 diverged (the loss became nan between steps 1 and 2)"]
     assert calls == ["first", "second"]
+    found = json.loads((settings.out / "table-quick.json").read_text())["summary"]["first"]
+    run = json.loads((settings.runs / "table" / "2-steps-toy" / "first" / "seed-0" / "diverged.json").read_text())
+    assert found["value"] == "diverged (2 steps)"
+    assert found["provenance"] == {"date": run["date"], "machine": run["machine"]}
+
+
+def test_the_order_of_the_rows_stands_beside_the_papers(tmp_path: Path) -> None:
+    def row(name: str, theirs: float | None, ours: float | None, word: str = "") -> dict[str, Any]:
+        paper = {"mean": theirs, "std": 0.2, "word": word}
+        known = {"name": name, "label": name, "paper": paper if theirs or word else None}
+        return {**known, "mean": ours, "std": 0.1, "seeds": 3, "diverged": int(ours is None)}
+
+    rows = [
+        row("a", 70, 52),
+        row("b", 72, 51),
+        row("c", 75, 55),
+        row("ours", None, 60),
+        row("hard", None, None, "diverged"),
+    ]
+    assert ranks(rows) == {"a": (3, 2), "b": (2, 3), "c": (1, 1)}
+    assert agreement(rows) == "2 of 3 pairs of rows are ordered as in the paper."
+    assert agreement(rows[:1]) == agreement([]) == ""
+    draw(tmp_path / "order.png", "A table", rows)
+    assert (tmp_path / "order.png").stat().st_size > 10_000
 
 
 def test_another_length_keeps_the_share_of_warm_up() -> None:

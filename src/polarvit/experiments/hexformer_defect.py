@@ -7,16 +7,19 @@ released.
 
 from __future__ import annotations
 
+from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
+HEXFORMER, CLAMP = "cifar100_hexformer_tiny", "model.options.clamped_keys=true"
 ROWS = (
-    Row("sound", "HexFormer-Tiny, keys free", "cifar100_hexformer_tiny"),
-    Row("clamped", "HexFormer-Tiny, keys clamped", "cifar100_hexformer_tiny", ("model.options.clamped_keys=true",)),
+    Row("sound", "HexFormer-Tiny, keys free", HEXFORMER, run="hexformer_tiny"),
+    Row("clamped", "HexFormer-Tiny, keys clamped", HEXFORMER, (CLAMP,), run="hexformer_tiny_clamped"),
 )
 
 
 def run(settings: Settings) -> list[str]:
     """Train both, print the table, write `hexformer-defect.json`; returns the rows that diverged."""
     note = "The paper reports 75.65 ± 0.43 at 117,100 steps, taken from HexFormer's own publication."
-    return study("hexformer-defect", "HexFormer's key clamp, CIFAR-100", ROWS, settings, note=note)
+    title, records = "HexFormer's key clamp, CIFAR-100", settings.out / FOLDER
+    return study("hexformer-defect", title, ROWS, settings, note=note, records=records, folder=FOLDER)

@@ -6,6 +6,7 @@ attention starts almost blind to positions; a rotation turns neighbours by one r
 
 from __future__ import annotations
 
+from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, Stated, study
 
@@ -18,6 +19,7 @@ ROWS = (
         "cifar100_polar_vit_tiny",
         (),
         Stated(80.15, 0.26),
+        "polar_vit_tiny",
     ),
     Row(
         "boost", "Lorentz boost on the same axes (after HoPE)", "cifar100_polar_vit_tiny_boost", (), Stated(79.82, 0.13)
@@ -31,4 +33,5 @@ ROWS = (
 
 def run(settings: Settings) -> list[str]:
     """Train every encoding, print the table, write `position.json`; returns the rows that diverged."""
-    return study("position", "Positional encodings, CIFAR-100", ROWS, settings)
+    records = settings.out / FOLDER
+    return study("position", "Positional encodings, CIFAR-100", ROWS, settings, records=records, folder=FOLDER)

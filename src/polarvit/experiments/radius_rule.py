@@ -6,6 +6,7 @@ the ablation's row before the horoshift (78.04 ± 0.53), so the rows here are Po
 
 from __future__ import annotations
 
+from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, Stated, study
 
@@ -19,12 +20,16 @@ _RULES = (
     ("sigmoid", "Sigmoid-bounded radius (Chen et al.)", Stated(74.04)),
     ("hard_bound", "Hard radius bound", Stated(word="diverged")),
 )
+NONE = "cifar100_polar_vit_tiny_none"
 ROWS = tuple(
-    Row(name, label, "cifar100_polar_vit_tiny_none", (f"model.options.rule={name}",), stated)
+    Row(name, label, NONE, (), stated, "none")  # the rule of the model as it is
+    if name == "anchored"
+    else Row(name, label, NONE, (f"model.options.rule={name}",), stated, f"rule-{name}")
     for name, label, stated in _RULES
 )
 
 
 def run(settings: Settings) -> list[str]:
     """Train every rule, print the table, write `radius-rule.json`; returns the rows that diverged and should not."""
-    return study("radius-rule", "Radius rules of the polar layer, CIFAR-100", ROWS, settings)
+    title, records = "Radius rules of the polar layer, CIFAR-100", settings.out / FOLDER
+    return study("radius-rule", title, ROWS, settings, records=records, folder=FOLDER)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, check_same, finished, place, portable, resolved
+from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, finished, place, resolved
+from polarvit.experiments.same_run import check_config, check_same, config_of, portable
 from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
@@ -41,16 +42,17 @@ def all_finished(name: str, rows: Sequence[Row], settings: Settings, records: Pa
 
 def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:
     """Write the record of the finished run in `folder`; returns its JSON."""
-    path = records / f"{recipe.train.steps}-steps" / f"{result.row.name}-seed-{result.seed}.json"
+    path = records / f"{recipe.train.steps}-steps" / f"{result.row.home}-seed-{result.seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     file = METRICS if result.metrics is not None else DIVERGED
     content = {
-        "row": result.row.name,
-        "label": result.row.label,
+        "row": result.row.home,
+        "label": json.loads(path.read_text(encoding="utf-8"))["label"] if path.is_file() else result.row.label,
         "seed": result.seed,
         "diverged": result.diverged or None,
         "metrics": json.loads((folder / file).read_text(encoding="utf-8")),
         "recipe": plain(portable(recipe)),
+        "config": config_of(folder),
         "log": path.with_suffix(".jsonl").name,
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -63,14 +65,15 @@ def recorded(row: Row, settings: Settings, records: Path) -> list[Result]:
     """The runs of a row, at the length asked for, that were recorded."""
     steps = resolved(row, 0, settings).train.steps
     found = []
-    for path in sorted((records / f"{steps}-steps").glob(f"{row.name}-seed-*.json")):
+    for path in sorted((records / f"{steps}-steps").glob(f"{row.home}-seed-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["row"] != row.name:
+        if content["row"] != row.home:
             continue  # a row whose name goes on with "-seed-"
         seed = content["seed"]
-        check_same(build(Recipe, content["recipe"]), resolved(row, seed, settings), path)
-        metrics = None if content["diverged"] else content["metrics"]
-        found.append(Result(row, seed, metrics, content["diverged"] or ""))
+        recipe = resolved(row, seed, settings)
+        check_same(build(Recipe, content["recipe"]), recipe, path)
+        check_config(content.get("config"), recipe, path)
+        found.append(Result.read(row, seed, content["metrics"]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a study of training runs found (`polarvit.experiments.runs`): its JSON, and its table beside the paper's."""
+"""What a study of training runs found (`polarvit.experiments.runs`): its JSON, its table and its picture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
+from polarvit.experiments.run_picture import agreement, draw, ranks
 from polarvit.experiments.runs import Result, Row, resolved, spelled
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console, table
@@ -33,8 +35,8 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> Path:
-    """The JSON of the study as it stands; a toy study never overwrites a real one."""
-    path = settings.out / f"{name}{'-quick' if settings.quick else ''}.json"
+    """The JSON of the study as it stands."""
+    path = file_of(name, settings)
     recipe = resolved(rows[0], settings.seed, settings)
     write_json(
         path,
@@ -49,10 +51,29 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "steps": recipe.train.steps,
             "batch_size": recipe.train.batch_size,
             "rows": [summary(row, results) for row in rows],
+            "order": agreement([summary(row, results) for row in rows]),
             "summary": listed(rows, results, settings),
         },
     )
     return path
+
+
+def file_of(name: str, settings: Settings, ending: str = "json") -> Path:
+    """Where the study's JSON or picture goes; a toy study never overwrites a real one."""
+    return settings.out / f"{name}{'-quick' if settings.quick else ''}.{ending}"
+
+
+def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> None:
+    """Draw the rows in the paper's order beside ours, where two of them have both."""
+    found = [summary(row, results) for row in rows]
+    if len(ranks(found)) < 2:
+        return
+    path = file_of(name, settings, "png")
+    try:
+        draw(path, heading(title, rows, settings), found)
+        console().print(f"wrote {path}", soft_wrap=True)
+    except NoPictures as reason:
+        console().print(str(reason), style="yellow", markup=False)
 
 
 def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> dict[str, Any]:
@@ -63,10 +84,10 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
         if not row["runs"]:
             continue
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
-        value = f"{spelled(row['mean'], row['std'])} ({seeds})" if row["seeds"] else f"diverged ({steps:,} steps)"
-        machines = [run["machine"] for run in row["runs"] if "machine" in run]
-        here = provenance(seed=0)
-        origin = {"date": here["date"], "machine": machines[0] if machines else here["machine"]}
+        lost = f", {row['diverged']} diverged" if row["diverged"] else ""
+        value = f"{spelled(row['mean'], row['std'])} ({seeds}{lost})" if row["seeds"] else f"diverged ({steps:,} steps)"
+        newest = max(row["runs"], key=lambda run: run["date"])
+        origin = {"date": newest["date"], "machine": newest["machine"]}
         found[row["name"]] = {"value": value, "provenance": origin}
     return found
 
@@ -86,16 +107,26 @@ def command(name: str, settings: Settings) -> str:
 
 def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings, note: str = "") -> None:
     """Print the table: the paper's value, ours, seeds, mean radius and minutes."""
-    recipe = resolved(rows[0], settings.seed, settings)
-    heading = f"{title}: {recipe.train.steps:,} steps of {recipe.train.batch_size}"
     toys = "TOY SIZE on digits: shows that everything runs, not how good it is. " if settings.quick else ""
     cells = list(cells_of(rows, results))
-    columns = ["row", "paper", "ours, top-1 %", "seeds", "radius", "minutes"]
-    console().print(table(heading, columns, cells, caption=toys + note))
+    columns = ["row", "paper", "ours, top-1 %", "rank", "seeds", "radius", "minutes"]
+    order = agreement([summary(row, results) for row in rows])
+    if not order:  # nothing to compare with
+        columns.remove("rank")
+        cells = [row[:3] + row[4:] for row in cells]
+    told = " ".join(filter(None, (toys.strip(), order and f"Rank: in the paper, here. {order}", note)))
+    console().print(table(heading(title, rows, settings), columns, cells, caption=told))
+
+
+def heading(title: str, rows: Sequence[Row], settings: Settings) -> str:
+    """The title with the length of the runs."""
+    recipe = resolved(rows[0], settings.seed, settings)
+    return f"{title}: {recipe.train.steps:,} steps of {recipe.train.batch_size}"
 
 
 def cells_of(rows: Sequence[Row], results: Sequence[Result]) -> Iterator[list[str]]:
     """The cells of every row."""
+    places = ranks([summary(row, results) for row in rows])
     for row in rows:
         found = summary(row, results)
         ours = spelled(found["mean"], found["std"]) if found["mean"] is not None else "-"
@@ -108,6 +139,7 @@ def cells_of(rows: Sequence[Row], results: Sequence[Result]) -> Iterator[list[st
             row.label,
             "-" if row.paper is None else str(row.paper),
             ours,
+            ", ".join(map(str, places[row.name])) if row.name in places else "-",
             str(found["seeds"]),
             f"{statistics.fmean(radii):.2f}" if radii else "-",
             f"{statistics.fmean(minutes):.1f}" if minutes else "-",

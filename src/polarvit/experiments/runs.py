@@ -10,7 +10,8 @@ An experiment lists its rows and calls `study`:
 `study` trains what is missing under `runs/<name>/<steps>-steps/<row>/seed-<n>`, one seed of every row before the second
 seed of any, prints ours beside the paper's and writes `results/<name>.json` after every run, with every finished run it
 finds in the folders. A run is finished when its folder holds metrics.json; one whose loss stopped being a number is
-finished too, and says so in diverged.json. With `records` every finished run is kept there too, compact
+finished too, and says so in diverged.json. Rows of several tables that are one run name one folder (`Row.run`,
+`folder`) and train once. With `records` every finished run is kept there too, compact
 (`polarvit.experiments.run_records`), and what is kept there need not be run again.
 
 Runs follow each other in this process, or go side by side in processes of their own.
@@ -20,18 +21,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
+from polarvit.experiments.same_run import RECIPE, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
-from polarvit.training.recipe import dump, read
-from polarvit.training.settings import build
+from polarvit.training.recipe import dump
 
-METRICS, DIVERGED, RECIPE = "metrics.json", "diverged.json", "recipe.yaml"
+METRICS, DIVERGED = "metrics.json", "diverged.json"
 
 TOY: dict[str, Any] = {"img_size": 16, "patch_size": 8, "depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
 """Options that make any vision model small enough for the digits on a CPU."""
@@ -57,11 +58,17 @@ class Row:
     """One row of a table: a recipe with `key.path=value` overrides, and the paper's value if it has one."""
 
     name: str
-    """Name of its folder."""
+    """Its key in the table, and the name of its folder unless `run` is."""
     label: str
     recipe: str
     overrides: tuple[str, ...] = ()
     paper: Stated | None = None
+    run: str = ""
+    """Name of its folder and record, if other tables have the same run under other names."""
+
+    @property
+    def home(self) -> str:
+        return self.run or self.name
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,15 @@ class Result:
     metrics: dict[str, Any] | None
     """What metrics.json holds; None if it diverged."""
     diverged: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+    """When and on what machine it ran."""
+
+    @classmethod
+    def read(cls, row: Row, seed: int, content: dict[str, Any]) -> Result:
+        """From what metrics.json holds, or diverged.json."""
+        origin: dict[str, Any] = {key: content[key] for key in ("date", "machine") if key in content}
+        why = content.get("diverged", "")
+        return cls(row, seed, None if why else content, why, origin)
 
     @property
     def scores(self) -> dict[str, Any] | None:
@@ -91,9 +107,9 @@ class Result:
     def record(self) -> dict[str, Any]:
         """The run in the JSON of the study."""
         if self.metrics is None:
-            return {"seed": self.seed, "diverged": self.diverged}
+            return {"seed": self.seed, "diverged": self.diverged, **self.origin}
         found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
-        return {"seed": self.seed, **(self.scores or {}), **found, "machine": self.metrics["machine"]}
+        return {"seed": self.seed, **(self.scores or {}), **found, **self.origin}
 
 
 def study(
@@ -105,17 +121,19 @@ def study(
     say: Callable[[str], None] = print,
     note: str = "",
     records: Path | None = None,
+    folder: str = "",
     show: Callable[[str, Sequence[Row], Sequence[Result], Settings, str], None] | None = None,
 ) -> list[str]:
     """Run what is missing, print the table (with `show` in its own way), write the JSON.
 
-    Returns rows that diverged where the paper's did not.
+    `folder` is where runs go if it is not called like the study. Returns rows that diverged where the paper's did not.
     """
     from polarvit.experiments.run_records import all_finished
+    from polarvit.experiments.run_table import picture, write
     from polarvit.experiments.run_table import show as show_rows
-    from polarvit.experiments.run_table import write
 
-    results = all_finished(name, rows, settings, records)
+    home = folder or name
+    results = all_finished(home, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
     todo = [
         (seed, row)
@@ -125,16 +143,18 @@ def study(
     ]
     jobs: list[Job] = []
     if settings.side_by_side > 1 or settings.minutes is not None:
-        jobs = run_together(name, todo, settings, say)
+        jobs = run_together(home, todo, settings, say)
     else:
         for count, (seed, row) in enumerate(todo, 1):
-            recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
-            say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {folder}")
-            run_one(row, seed, recipe, folder, settings.device)
-            write(name, title, rows, all_finished(name, rows, settings, records), settings)
-    results = all_finished(name, rows, settings, records)
+            recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
+            say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
+            run_one(row, seed, recipe, place_of, settings.device)
+            write(name, title, rows, all_finished(home, rows, settings, records), settings)
+    results = all_finished(home, rows, settings, records)
     write(name, title, rows, results, settings)
     (show or show_rows)(title, rows, results, settings, note)
+    if show is None:
+        picture(name, title, rows, results, settings)
     if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
         raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
     return [f"{job.name}: {job.why()}" for job in jobs if job.state == "dead"] + [
@@ -206,7 +226,7 @@ def toy(recipe: Recipe) -> Recipe:
 def place(name: str, row: Row, settings: Settings) -> Path:
     """Folder of a row's runs."""
     steps = resolved(row, 0, settings).train.steps
-    return settings.runs / name / f"{steps}-steps{'-toy' if settings.quick else ''}" / row.name
+    return settings.runs / name / f"{steps}-steps{'-toy' if settings.quick else ''}" / row.home
 
 
 def finished(name: str, rows: Sequence[Row], settings: Settings) -> list[Result]:
@@ -226,34 +246,7 @@ def read_run(row: Row, seed: int, recipe: Recipe, folder: Path) -> Result | None
     if found is None:
         return None
     same_recipe(recipe, folder)
-    content = json.loads(found.read_text(encoding="utf-8"))
-    if found.name == DIVERGED:
-        return Result(row, seed, None, content["diverged"])
-    return Result(row, seed, content)
-
-
-def same_recipe(recipe: Recipe, folder: Path) -> None:
-    """Raise unless the run in `folder` was made by this recipe (but for what is only watched)."""
-    path = folder / RECIPE
-    if not path.is_file():
-        raise SettingsError(f"{folder}: a result without its {RECIPE}; move it away to run this row again")
-    check_same(build(Recipe, read(path)), recipe, folder)
-
-
-def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
-    """Raise unless both recipes make the same run, wherever the data lies."""
-    stored, recipe = portable(stored), portable(recipe)
-    for part in ("model", "data", "augment", "optim", "train"):
-        if getattr(stored, part) != getattr(recipe, part):
-            raise SettingsError(
-                f"{where}: the finished run there has another '{part}' than this row has now; "
-                "move it away to run the row again, or choose another --runs"
-            )
-
-
-def portable(recipe: Recipe) -> Recipe:
-    """The recipe without where its data lay on one machine."""
-    return replace(recipe, data=replace(recipe.data, path=Path(recipe.data.path).name))
+    return Result.read(row, seed, json.loads(found.read_text(encoding="utf-8")))
 
 
 def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | None) -> Result:

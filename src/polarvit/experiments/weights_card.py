@@ -16,7 +16,7 @@ import yaml
 from polarvit.data.cifar100 import CLASSES as CIFAR100
 from polarvit.experiments.reliability import reliability
 from polarvit.experiments.report.collect import Seen
-from polarvit.experiments.runs import portable
+from polarvit.experiments.same_run import portable
 from polarvit.experiments.seen import open_images, ready, see
 from polarvit.models import VisionModel, ViT
 from polarvit.models.model_card import model_card

@@ -19,7 +19,8 @@ STOPPED = 130
 def main(folder: Path, device: str | None) -> int:
     """Train the recipe in `folder` to its end, or until told to stop."""
     threading.Thread(target=end_with_parent, daemon=True).start()
-    from polarvit.experiments.runs import RECIPE, attempt
+    from polarvit.experiments.runs import attempt
+    from polarvit.experiments.same_run import RECIPE
     from polarvit.training import Interrupted, load
 
     try:
