@@ -94,14 +94,14 @@ def test_without_trained_nets_the_others_say_what_to_run(tmp_path: Path) -> None
 
 
 def test_corruptions_do_what_they_say() -> None:
-    images, generator = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0)), torch.Generator()
+    images, seeds = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0)), (0, 1)
     flat = torch.full((1, 3, 9, 9), 0.4)
-    torch.testing.assert_close(corruptions.blur(flat, 2.0, generator), flat)
-    assert corruptions.blur(images, 2.0, generator).std() < 0.5 * images.std()
-    noisy = corruptions.noise(torch.full((1, 3, 64, 64), 0.5), 0.1, generator.manual_seed(1))
+    torch.testing.assert_close(corruptions.blur(flat, 2.0, seeds), flat)
+    assert corruptions.blur(images, 2.0, seeds).std() < 0.5 * images.std()
+    noisy = corruptions.noise(torch.full((1, 3, 64, 64), 0.5), 0.1, (1,))
     assert noisy.std().item() == pytest.approx(0.1, rel=0.05)
-    torch.testing.assert_close(corruptions.contrast(images, 1.0, generator), images)
-    half = corruptions.contrast(images, 0.5, generator)
+    torch.testing.assert_close(corruptions.contrast(images, 1.0, seeds), images)
+    half = corruptions.contrast(images, 0.5, seeds)
     torch.testing.assert_close(half.mean((1, 2, 3)), images.mean((1, 2, 3)))
     torch.testing.assert_close(half.std((1, 2, 3)), 0.5 * images.std((1, 2, 3)))
 
@@ -115,6 +115,8 @@ def test_a_corrupted_batch_is_the_same_each_time_and_keeps_its_masks() -> None:
     torch.testing.assert_close(first[0], again[0])
     torch.testing.assert_close(first[1], masks)
     assert not torch.equal(first[0] - clean, other[0] - plain.evaluation_batch(data, plan, 4)[0])
+    half = worse.evaluation_batch(data, SequentialPlan(32, 2), 7)  # however many images go through the net together
+    torch.testing.assert_close(half[0], first[0][2:])
 
 
 def test_the_catalogue_declares_every_corruption() -> None:

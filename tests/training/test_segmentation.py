@@ -24,7 +24,7 @@ from polarvit.training.mask_metrics import soft_dice
 from polarvit.training.overlays import BLUE, GREEN, VERMILION, overlay
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.segmentation import evaluate_masks
+from polarvit.training.segmentation import AT_ONCE, evaluate_masks
 from polarvit.training.settings import build
 from polarvit.training.task import make_augmenter
 
@@ -116,6 +116,27 @@ def test_dice_is_the_mean_over_batches_with_or_without_the_last(discs: Path) -> 
     assert evaluate_masks(*told, batch_size=8, drop_last=True).dice == pytest.approx(
         evaluate_masks(*told, batch_size=5).dice
     )
+
+
+def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: the net sees four images, Dice is still that of two."""
+    torch.manual_seed(0)
+    model = create_model("unet_polar", img_size=16, width=2, levels=1)
+    seen: list[int] = []
+    model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    told = (model, PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16))
+    found = []
+    for together, passes in ((1, [2, 2, 1]), (4, [4, 1])):
+        monkeypatch.setitem(AT_ONCE, "cpu", together)
+        for drop_last in (False, True):
+            seen.clear()
+            here = Place(0, 1, torch.device("cpu"))
+            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, distances=True)
+            found.append(scores.to_dict())
+            assert seen == passes
+    assert found[2] == pytest.approx(found[0], rel=1e-5)
+    assert found[3] == pytest.approx(found[1], rel=1e-5)
+    assert found[0]["dice"] != found[1]["dice"]
 
 
 def test_the_model_decides_the_task_and_what_cannot_be_is_refused(discs: Path) -> None:

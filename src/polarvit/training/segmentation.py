@@ -16,6 +16,9 @@ from polarvit.training.mask_metrics import dice_and_iou, hausdorff95, one_hot, s
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
 
+AT_ONCE = {"cuda": 64}
+"""Images that pass the net together while it is evaluated: batches of eight would leave a GPU waiting for launches."""
+
 
 @dataclass(frozen=True)
 class MaskScores:
@@ -76,30 +79,32 @@ def evaluate_masks(
     """Scores of `model` on every image of `dataset` once; processes share the batches.
 
     Args:
-        batch_size: also decides the soft Dice, which is one number a batch.
+        batch_size: of the soft Dice, which is one number a batch; the net sees several such batches at once on a GPU.
         drop_last: leave an incomplete last batch out of loss and soft Dice, as the benchmark does; images still all
             count in the scores by image.
         distances: measure the Hausdorff distance too.
     """
-    plan = SequentialPlan(len(dataset), batch_size)
+    together = max(1, AT_ONCE.get(place.device.type, 1) // batch_size)
+    plan = SequentialPlan(len(dataset), batch_size * together)
     sums = torch.zeros(8, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
     for step in range(place.rank, plan.steps, place.world):
-        images, masks = augmenter.evaluation_batch(dataset, plan, step, device=place.device)
-        logits = mask_logits(model, images, place.device, precision)
-        if not drop_last or len(images) == batch_size or plan.steps == 1:
-            sums[0] += dice_cross_entropy(logits, masks).double()
-            sums[1] += soft_dice(logits.softmax(1), masks).double()
-            sums[2] += 1
-        predicted, truth = logits.argmax(1) > 0, masks > 0
-        dice, iou = dice_and_iou(predicted, truth)
+        images, truth = augmenter.evaluation_batch(dataset, plan, step, device=place.device)
+        several = mask_logits(model, images, place.device, precision)
+        for logits, masks in zip(several.split(batch_size), truth.split(batch_size), strict=True):
+            if not drop_last or len(masks) == batch_size or len(dataset) < batch_size:
+                sums[0] += dice_cross_entropy(logits, masks).double()
+                sums[1] += soft_dice(logits.softmax(1), masks).double()
+                sums[2] += 1
+        predicted, objects = several.argmax(1) > 0, truth > 0
+        dice, iou = dice_and_iou(predicted, objects)
         sums[3] += dice.sum()
         sums[4] += iou.sum()
         sums[5] += len(images)
         if distances:
-            sums[6] += hausdorff95(predicted, truth).sum()
-            sums[7] += (predicted.any((1, 2)) != truth.any((1, 2))).sum()
+            sums[6] += hausdorff95(predicted, objects).sum()
+            sums[7] += (predicted.any((1, 2)) != objects.any((1, 2))).sum()
     model.train(was_training)
     loss, soft, batches, dice_sum, iou_sum, count, distance, missed = place.sum(sums).tolist()
     return MaskScores(

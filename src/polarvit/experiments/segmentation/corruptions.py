@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from polarvit.data.augment.layout import EvaluationRequest
 from polarvit.data.augment.masks import MaskAugmenter
 from polarvit.data.augment.pipeline import Batch
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.sampler import SequentialPlan
 
-Corrupt = Callable[[Tensor, float, torch.Generator], Tensor]
+Corrupt = Callable[[Tensor, float, Sequence[int]], Tensor]
+"""From images [B, 3, H, W], a strength and a seed for every image."""
 
 
-def blur(images: Tensor, sigma: float, _: torch.Generator) -> Tensor:
+def blur(images: Tensor, sigma: float, _: Sequence[int]) -> Tensor:
     """A Gaussian of `sigma` pixels; the border is repeated outwards."""
     radius = max(1, round(3 * sigma))
     places = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
@@ -28,13 +30,13 @@ def blur(images: Tensor, sigma: float, _: torch.Generator) -> Tensor:
     return planes.view_as(images)
 
 
-def noise(images: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """Gaussian noise of standard deviation `sigma`, the same on every machine, cut to [0, 1]."""
-    drawn = torch.randn(images.shape, generator=generator).to(images)
-    return (images + sigma * drawn).clamp(0, 1)
+def noise(images: Tensor, sigma: float, seeds: Sequence[int]) -> Tensor:
+    """Gaussian noise of standard deviation `sigma`, for an image the same on every machine, cut to [0, 1]."""
+    drawn = [torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    return (images + sigma * torch.stack(drawn).to(images)).clamp(0, 1)
 
 
-def contrast(images: Tensor, factor: float, _: torch.Generator) -> Tensor:
+def contrast(images: Tensor, factor: float, _: Sequence[int]) -> Tensor:
     """Every value moved away from (factor > 1) or towards (< 1) the mean of its image, cut to [0, 1]."""
     mean = images.mean((1, 2, 3), keepdim=True)
     return (mean + factor * (images - mean)).clamp(0, 1)
@@ -50,7 +52,7 @@ CLEAN = {"blur": 0.0, "noise": 0.0, "contrast": 1.0}
 
 
 class CorruptingAugmenter(MaskAugmenter):
-    """Evaluation batches with one corruption of one strength, drawn from a seed and the step."""
+    """Evaluation batches with one corruption of one strength, drawn from a seed and the place of the image."""
 
     def __init__(self, plain: MaskAugmenter, corrupt: Corrupt, strength: float, seed: int = 0) -> None:
         super().__init__(plain.config, plain.num_classes, plain.image_size)
@@ -67,5 +69,6 @@ class CorruptingAugmenter(MaskAugmenter):
     ) -> Batch:
         images, masks = super().evaluation_batch(dataset, plan, step, rank, world, device)
         mean, std = (torch.tensor(v, device=images.device).view(3, 1, 1) for v in (self.config.mean, self.config.std))
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + step)
-        return (self.corrupt(images * std + mean, self.strength, generator) - mean) / std, masks
+        places = EvaluationRequest(plan, rank, world).indices(step).tolist()
+        seeds = [1_000_003 * self.seed + place for place in places]
+        return (self.corrupt(images * std + mean, self.strength, seeds) - mean) / std, masks
