@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import masked_images
@@ -47,6 +48,24 @@ def test_eval_prints_the_scores_and_writes_overlays(scans: Path, tmp_path: Path)
     kept = json.loads(done("eval", scans / "run", "--json", "--device", "cpu", "--batch", 3, "--keep-last"))
     assert three["dice"] != kept["dice"]
     assert three["image_dice"] == kept["image_dice"] == pytest.approx(found["image_dice"])
+
+
+def test_weights_without_their_run_are_measured_in_batches_of_eight(scans: Path, tmp_path: Path) -> None:
+    weights = shutil.copytree(scans / "run" / "model", tmp_path / "weights")
+    words = ("--data", scans / "data", "--split", "train", "--json", "--device", "cpu")
+    alone, eight, twelve = (
+        json.loads(done("eval", weights, *words, *more))["dice"] for more in ((), ("--batch", 8), ("--batch", 12))
+    )
+    assert alone == eight != twelve
+
+
+def test_predictions_of_two_images_of_one_name_are_refused(scans: Path, tmp_path: Path) -> None:
+    image = scans / "scans" / "images" / "00.png"
+    other = Path(shutil.copy(image, tmp_path / "00.png"))
+    result = call("predict", image, other, "--weights", scans / "run", "--out", tmp_path / "out", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "two images are called 00" in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_predict_writes_masks_in_the_size_of_the_image(scans: Path, tmp_path: Path) -> None:

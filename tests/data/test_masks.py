@@ -130,6 +130,16 @@ def test_splits_follow_their_seed_and_leave_given_splits_alone(tmp_path: Path) -
         split_pairs(given, 0.0, 0.2, 0)
 
 
+def test_shares_are_rounded_down_and_impossible_ones_say_why(tmp_path: Path) -> None:
+    source = MaskFolderSource(masked_images.folder(tmp_path / "a", 100, 2, 2))
+    assert len(split_pairs(source, 0.57, 0.0, 0)["validation"]) == 57
+    assert len(split_pairs(source, 0.119, 0.0, 0)["validation"]) == 11
+    with pytest.raises(DataError, match="110 of 100 images held out leave none to train on"):
+        split_pairs(source, 0.6, 0.5, 0)
+    with pytest.raises(DataError, match=r"0\.009 of 100 images are none for test"):
+        split_pairs(source, 0.0, 0.009, 0)
+
+
 def test_named_sets_read_the_folders_of_their_downloads(tmp_path: Path) -> None:
     pixels, mask = draw(0, 4, 4)
     for stem in ("12", "cju1", "cju2"):

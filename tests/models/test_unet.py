@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from polarvit.models import UNet, create_model, export_program, list_models, load_pretrained
 from polarvit.nn import PolarConv2d
 from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.training.segmentation import dice_cross_entropy
 
 UNETS = list_models("unet*")
 
@@ -174,3 +175,14 @@ def test_the_optimizer_knows_every_parameter(images) -> None:
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < losses[0], name
+
+
+@pytest.mark.parametrize("name", ["unet_lorentz", "unet_poincare", "unet_polar"])
+def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, monkeypatch) -> None:
+    """So that it can be captured: on `meta`, where reading a value raises, with the loss of the recipes."""
+    model = narrow(name, levels=1, **({"learn_k": False} if name == "unet_poincare" else {})).to("meta")
+    images, masks = torch.rand(2, 3, 16, 16, device="meta"), torch.zeros(2, 16, 16, dtype=torch.uint8, device="meta")
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it does not know `meta`
+    for function in ("tensor", "as_tensor"):  # of numbers: a copy from the host
+        monkeypatch.setattr(torch, function, lambda value, **_: pytest.fail(f"a tensor is made of {value}"))
+    dice_cross_entropy(model(images), masks).backward()

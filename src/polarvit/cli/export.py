@@ -63,4 +63,6 @@ def export(
     else:
         torch.export.save(export_program(model, size), target)
     shape = ", ".join(map(str, (batch or "any", model.config.in_chans, *model.config.image)))
-    typer.echo(f"{target}: images ({shape}) to {model.num_classes} logits, {target.stat().st_size / 1e6:.1f} MB")
+    each = " for every pixel" if model.task == "segmentation" else ""
+    size_mb = target.stat().st_size / 1e6
+    typer.echo(f"{target}: images ({shape}) to {model.num_classes} logits{each}, {size_mb:.1f} MB")

@@ -33,6 +33,9 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
     from polarvit.training.segmentation import mask_logits
     from polarvit.training.sets import image_size
 
+    if len({file.stem for file in files}) < len(files):
+        stem = next(file.stem for i, file in enumerate(files) if file.stem in {other.stem for other in files[:i]})
+        raise typer.BadParameter(f"two images are called {stem}, and so would be their masks; predict them apart")
     size, padding, config = image_size(trained.recipe), padding_of(trained), trained.recipe.augment
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (config.mean, config.std))
     out.mkdir(parents=True, exist_ok=True)

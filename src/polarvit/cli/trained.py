@@ -12,7 +12,7 @@ from polarvit.models import VisionModel, list_models
 from polarvit.models.registry import entry
 from polarvit.models.weights import CONFIG, WeightsError, load_pretrained
 from polarvit.training import checkpoint
-from polarvit.training.recipe import Data, Model, Recipe, Train, load
+from polarvit.training.recipe import Data, Model, Recipe, Train, Watch, load
 from polarvit.training.sets import image_size
 from polarvit.training.task import make_augmenter
 
@@ -98,4 +98,5 @@ def recipe_of(model: VisionModel) -> Recipe:
         data=Data("", resize=max(height, round(height / cfg["crop_pct"]))),
         augment=Augmentation(mean=cfg["mean"], std=cfg["std"], interpolation=cfg["interpolation"]),
         train=Train(precision="fp32"),
+        watch=Watch(eval_batch=8) if model.task == "segmentation" else Watch(),  # one soft Dice for each, as published
     )

@@ -72,9 +72,16 @@ def split_pairs(source: MaskSource, validation: float, test: float, seed: int) -
             continue
         if name in source.pairs:
             raise DataError(f"{source.description}: has a {name} split of its own; leave {name} at 0")
-        count = int(share * len(train))
-        if not 0 < count < len(train) - start:
-            raise DataError(f"{source.description}: {share} of {len(train)} images is no {name} split")
+        count = int(share * len(train) + 1e-9)  # 0.57 of 100 images are 57, whatever 0.57 is in binary
+        if count == 0:
+            raise DataError(
+                f"{source.description}: {share:g} of {len(train)} images are none for {name}; hold out more"
+            )
+        if start + count >= len(train):
+            raise DataError(
+                f"{source.description}: {start + count} of {len(train)} images held out leave none to train on; "
+                "hold out less"
+            )
         parts[name] = [train[index] for index in sorted(order[start : start + count].tolist())]
         start += count
     rest = [train[index] for index in sorted(order[start:].tolist())]

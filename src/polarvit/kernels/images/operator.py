@@ -12,7 +12,8 @@ from polarvit.kernels.images import triton_finish, triton_norm, triton_small
 from polarvit.kernels.sums import row_length, sum_rows
 
 NUMBERS, WARPS, PROGRAMS = 1024, 4, 1024
-"""Of a tile; of a program; and how many programs there are at most where each adds something up."""
+"""Of a tile; of a program (twice as many where registers would not do); and how many programs there are at most where
+each adds something up."""
 
 
 class Grid(NamedTuple):
@@ -196,7 +197,7 @@ def normalised_backward(
     partials = new_output((deal.programs, columns), u)
     triton_norm.normalise_backward_kernel[(deal.programs,)](
         a, u, b, v, f, c, e, grad_radius.contiguous(), grad_direction.contiguous(), to_a, to_u, partials, rows, columns,
-        WIDTH=width, PAD=pad, BLOCK=deal.block, TURNS=deal.turns, RELU=relu, num_warps=WARPS,
+        WIDTH=width, PAD=pad, BLOCK=deal.block, TURNS=deal.turns, RELU=relu, num_warps=2 * WARPS,
     )  # fmt: skip
     return to_a, to_u, sum_rows(partials, 3 + 2 * width)
 

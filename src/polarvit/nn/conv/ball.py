@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polarvit.geometry.scaled import sqrt_k
 from polarvit.kernels.images.sync import gather
 from polarvit.nn.baselines.ball import LARGEST, exp0, log0, mobius_add, mobius_scale, project
 from polarvit.nn.conv.space import as_image, as_rows
@@ -71,8 +72,7 @@ class PoincareConv2d(nn.Module):
         length = torch.sqrt(window_sum(tangent.square().sum(-1), self.field).clamp_min(1e-30)).unsqueeze(-1)
         a = 2 * length.clamp_max(math.atanh(LARGEST))
         bias = full(self.bias).repeat(4 if self.rise else 1)
-        root = torch.as_tensor(k, dtype=y.dtype, device=y.device).sqrt()
-        shift = 2 * bias / root
+        shift = 2 * bias / sqrt_k(k, y)
         inside = torch.sinh(a) * y / length * torch.cosh(shift) - torch.cosh(a) * torch.sinh(shift)
         w = 2 * full(self.weight).norm(dim=-1) * torch.asinh(inside)
         if self.rise:
@@ -114,8 +114,7 @@ class PoincareBatchNorm2d(nn.Module):
         else:
             variance = full(self.running_variance)
         scaled = exp0(v * torch.sqrt(full(self.gain).clamp_min(0.0) / (variance + self.eps)))
-        root = torch.as_tensor(k, dtype=x.dtype, device=x.device).sqrt()
-        return mobius_add(exp0(0.5 * full(self.bias) / root), scaled)
+        return mobius_add(exp0(0.5 * full(self.bias) / sqrt_k(k, x)), scaled)
 
     def midpoint(self, x: Tensor) -> Tensor:
         """1/2 (x) (sum lambda x / sum (lambda - 1)) over all pixels of all processes."""
