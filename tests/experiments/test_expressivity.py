@@ -145,11 +145,11 @@ def test_a_quick_run_writes_its_record_and_picture(
     monkeypatch.setattr(expressivity, "CONTESTANTS", (BY_NAME["chen"],))
     monkeypatch.setattr(expressivity, "OFF_AXIS", BY_NAME["poincare"])
     assert expressivity.run(Settings(tmp_path, quick=True)) == []
-    record = json.loads((tmp_path / "expressivity.json").read_text())
+    record = json.loads((tmp_path / "expressivity-quick.json").read_text())
     first = record["races"][0]
     assert (first["layer"], first["precision"], first["clipping"]) == ("chen", "float64", "clipped")
     assert first["iterations"][0][0] is not None
-    assert (tmp_path / "expressivity.png").stat().st_size > 10_000
+    assert (tmp_path / "expressivity-quick.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
     assert "Chen et al., general, float64, clipped: 1 of 2 targets, 16 to 16 iterations" in printed
     assert "The paper's words" not in printed  # two targets say nothing about eighteen

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polarvit.experiments import EXPERIMENTS, Experiment, Row
+from polarvit.experiments import EXPERIMENTS, Experiment, Row, Settings
 from polarvit.experiments.listing import Finding, finding, head, lines, machine_text, markdown
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,3 +92,8 @@ def test_every_declaration_is_sound(experiment: Experiment) -> None:
         if path.is_file() and not row.result:
             unknown = set(json.loads(path.read_text()).get("summary", {})) - set(keys)
             assert not unknown, f"{path.name}: no row declared for {unknown}"
+
+
+def test_a_quick_look_has_files_of_its_own(tmp_path: Path) -> None:
+    assert Settings(tmp_path).file("expressivity") == tmp_path / "expressivity.json"
+    assert Settings(tmp_path, quick=True).file("expressivity", "png") == tmp_path / "expressivity-quick.png"

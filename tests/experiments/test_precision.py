@@ -25,7 +25,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     """One quick run: its folder and the JSON it wrote."""
     out = tmp_path_factory.mktemp("precision")
     assert run(Settings(out=out, quick=True)) == []
-    return out, json.loads((out / "precision.json").read_text())
+    return out, json.loads((out / "precision-quick.json").read_text())
 
 
 def test_the_json_says_what_it_was_measured_with(quick: tuple[Path, dict[str, Any]]) -> None:
@@ -38,7 +38,7 @@ def test_the_json_says_what_it_was_measured_with(quick: tuple[Path, dict[str, An
 
 
 def test_the_json_holds_no_path_of_this_machine(quick: tuple[Path, dict[str, Any]]) -> None:
-    text = (quick[0] / "precision.json").read_text()
+    text = (quick[0] / "precision-quick.json").read_text()
     assert str(quick[0]) not in text
     assert str(Path.home()) not in text
 
@@ -67,7 +67,7 @@ def test_the_polar_decay_step_is_the_true_one(quick: tuple[Path, dict[str, Any]]
 
 
 def test_the_picture_is_written(quick: tuple[Path, dict[str, Any]]) -> None:
-    assert (quick[0] / "precision.png").read_bytes().startswith(b"\x89PNG")
+    assert (quick[0] / "precision-quick.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_repeats_with_its_seed_and_differs_with_another() -> None:

@@ -25,7 +25,7 @@ def test_measured_thresholds_are_of_the_papers_order_and_polar_is_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sites.run(Settings(tmp_path, quick=True)) == []
-    record = json.loads((tmp_path / "sites.json").read_text())
+    record = json.loads((tmp_path / "sites-quick.json").read_text())
     for row in record["sites"]:
         assert 0.5 < row["measured"] / row["paper"] < 40, row["site"]
         assert max(row["ambient"][:3]) > 0.1 > row["ambient"][-1], row["site"]

@@ -16,7 +16,7 @@ def test_it_records_the_papers_example_and_a_training_that_only_polar_survives(
     monkeypatch.setattr(weight_decay, "TRAIN_POINTS", 8)
     monkeypatch.setattr(weight_decay, "TRAIN_LR", 0.2)
     failures = weight_decay.run(Settings(tmp_path, quick=True))
-    record = json.loads((tmp_path / "weight-decay.json").read_text())
+    record = json.loads((tmp_path / "weight-decay-quick.json").read_text())
     assert failures == []
     one = {row["radius"]: row for row in record["one_step"]}
     assert [one[r]["polar"] for r in (8.0, 9.0, 12.0)] == pytest.approx([7.9853, 8.9610, 11.517], abs=5e-4)

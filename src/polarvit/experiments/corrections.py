@@ -305,6 +305,6 @@ def run(settings: Settings) -> list[str]:
         "corrections": [correction.record() for correction in found],
         "summary": {"holds": f"{sum(correction.holds for correction in found)} of {len(found)}"},
     }
-    write_json(settings.out / "corrections.json", result)
-    out.print(f"wrote {settings.out / 'corrections.json'}", soft_wrap=True)
+    write_json(settings.file("corrections"), result)
+    out.print(f"wrote {settings.file('corrections')}", soft_wrap=True)
     return [correction.place for correction in found if not correction.holds]

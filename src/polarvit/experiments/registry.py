@@ -48,6 +48,10 @@ class Settings:
     images: int | None = None
     """How many test images such an experiment looks at; None: all."""
 
+    def file(self, name: str, ending: str = "json") -> Path:
+        """Where an experiment writes what it found; a quick look never overwrites a real result."""
+        return self.out / f"{name}{'-quick' if self.quick else ''}.{ending}"
+
     @property
     def all_seeds(self) -> tuple[int, ...]:
         """Every seed that was asked for."""

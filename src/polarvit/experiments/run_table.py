@@ -36,7 +36,7 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
 
 def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> Path:
     """The JSON of the study as it stands."""
-    path = file_of(name, settings)
+    path = settings.file(name)
     recipe = resolved(rows[0], settings.seed, settings)
     write_json(
         path,
@@ -58,17 +58,12 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
     return path
 
 
-def file_of(name: str, settings: Settings, ending: str = "json") -> Path:
-    """Where the study's JSON or picture goes; a toy study never overwrites a real one."""
-    return settings.out / f"{name}{'-quick' if settings.quick else ''}.{ending}"
-
-
 def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> None:
     """Draw the rows in the paper's order beside ours, where two of them have both."""
     found = [summary(row, results) for row in rows]
     if len(ranks(found)) < 2:
         return
-    path = file_of(name, settings, "png")
+    path = settings.file(name, "png")
     try:
         draw(path, heading(title, rows, settings), found)
         console().print(f"wrote {path}", soft_wrap=True)

@@ -182,8 +182,8 @@ def run(settings: Settings) -> list[str]:
         ],
         "summary": {s.key: f"{s.symbol} {'<' if s.key == 'centering' else '>'}= {number(s.threshold)}" for s in sites},
     }  # fmt: skip
-    write_json(settings.out / "sites.json", record)
-    out.print(f"wrote {settings.out / 'sites.json'}", soft_wrap=True)
+    write_json(settings.file("sites"), record)
+    out.print(f"wrote {settings.file('sites')}", soft_wrap=True)
     return [f"{site.label}: polar is off" for site in sites if ratio(site) > 4]
 
 

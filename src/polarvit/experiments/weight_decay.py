@@ -140,8 +140,8 @@ def run(settings: Settings) -> list[str]:
     out = console()
     out.print(step_table(one))
     out.print(training_table(trained, steps))
-    write_json(settings.out / "weight-decay.json", result)
-    out.print(f"wrote {settings.out / 'weight-decay.json'}", soft_wrap=True)
+    write_json(settings.file("weight-decay"), result)
+    out.print(f"wrote {settings.file('weight-decay')}", soft_wrap=True)
     return failures(one, trained)
 
 

@@ -69,11 +69,11 @@ def run(settings: Settings) -> list[str]:
         result["summary"] = {row["key"]: row["ours"] for row in found}
         words = [[row["label"], row["paper"], row["ours"]] for row in found]
         out.print(prose("The paper's words", ("subject", "paper", "ours"), words))
-    write_json(settings.out / "expressivity.json", result)
-    out.print(f"wrote {settings.out / 'expressivity.json'}", soft_wrap=True)
+    write_json(settings.file("expressivity"), result)
+    out.print(f"wrote {settings.file('expressivity')}", soft_wrap=True)
     try:
-        draw(settings.out / "expressivity.png", races, targets, limit)
-        out.print(f"wrote {settings.out / 'expressivity.png'}", soft_wrap=True)
+        draw(settings.file("expressivity", "png"), races, targets, limit)
+        out.print(f"wrote {settings.file('expressivity', 'png')}", soft_wrap=True)
     except NoPictures as reason:
         out.print(str(reason), style="yellow", markup=False)
     return [] if settings.quick else failures(races)

@@ -38,11 +38,11 @@ def run(settings: Settings) -> list[str]:
     for line in summary(result):
         out.print(line)
     settings.out.mkdir(parents=True, exist_ok=True)
-    write_json(settings.out / "precision.json", result)
-    out.print(f"wrote {settings.out / 'precision.json'}", soft_wrap=True)
+    write_json(settings.file("precision"), result)
+    out.print(f"wrote {settings.file('precision')}", soft_wrap=True)
     try:
-        draw(settings.out / "precision.png", result["sweep"])
-        out.print(f"wrote {settings.out / 'precision.png'}", soft_wrap=True)
+        draw(settings.file("precision", "png"), result["sweep"])
+        out.print(f"wrote {settings.file('precision', 'png')}", soft_wrap=True)
     except NoPictures as reason:
         out.print(str(reason), style="yellow", markup=False)
     return result["failures"]

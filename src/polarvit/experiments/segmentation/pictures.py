@@ -62,16 +62,15 @@ def run(settings: Settings) -> list[str]:
     if not found:
         raise SettingsError(f"no trained nets under {settings.runs}; run first: polarvit reproduce segmentation")
     record: dict[str, Any] = {}
-    ending = "-quick" if settings.quick else ""
     with place(settings.device) as here:
         for key, nets in found.items():
             record[key] = {net: radii(one, here) for net, one in nets.items()}
             try:
-                draw(examples(nets, here), settings.out / f"segmentation-{key}{ending}.png", SETS[key])
+                draw(examples(nets, here), settings.file(f"segmentation-{key}", "png"), SETS[key])
             except NoPictures as error:
                 console().print(str(error))
     write_json(
-        settings.out / f"{NAME}{ending}.json",
+        settings.file(NAME),
         {
             "experiment": NAME,
             "command": f"polarvit reproduce {NAME}",

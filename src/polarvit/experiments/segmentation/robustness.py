@@ -50,7 +50,7 @@ def run(settings: Settings) -> list[str]:
             write(points, settings)
     show(points, settings)
     try:
-        picture(points, settings.out / f"{NAME}{'-quick' if settings.quick else ''}.png")
+        picture(points, settings.file(NAME, "png"))
     except NoPictures as error:
         console().print(str(error))
     return []
@@ -81,7 +81,7 @@ def measured(one: Trained, here: Place) -> Iterator[Point]:
 def write(points: Sequence[Point], settings: Settings) -> None:
     """The JSON as far as it is measured."""
     write_json(
-        settings.out / f"{NAME}{'-quick' if settings.quick else ''}.json",
+        settings.file(NAME),
         {
             "experiment": NAME,
             "command": f"polarvit reproduce {NAME}",
