@@ -74,9 +74,7 @@ def split_pairs(source: MaskSource, validation: float, test: float, seed: int) -
             raise DataError(f"{source.description}: has a {name} split of its own; leave {name} at 0")
         count = int(share * len(train) + 1e-9)  # 0.57 of 100 images are 57, whatever 0.57 is in binary
         if count == 0:
-            raise DataError(
-                f"{source.description}: {share:g} of {len(train)} images are none for {name}; hold out more"
-            )
+            raise DataError(f"{source.description}: {share:g} of {len(train)} images are none for {name}; take more")
         if start + count >= len(train):
             raise DataError(
                 f"{source.description}: {start + count} of {len(train)} images held out leave none to train on; "
