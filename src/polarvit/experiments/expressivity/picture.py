@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, PURPLE, VERMILION, figure, label
+from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, figure, label
 
-COLOURS = {"polar": BLUE, "fgg": GREEN, "chen": VERMILION, "poincare": PURPLE}
+COLOURS = {"polar": BLUE, "fgg": GREEN, "chen_bounded": ORANGE, "chen": VERMILION, "poincare": PURPLE}
 LABELS = {
     ("polar", "unclipped"): (9.0, 225, "Polar-FC", "center", "top"),
     ("fgg", "unclipped"): (9.2, 500, "FGG-LNN", "left", "bottom"),
-    ("chen", "unclipped"): (3.1, 12, "Chen et al.", "left", "center"),
+    ("chen", "unclipped"): (2.3, 2.4, "Chen et al.", "left", "center"),
+    ("chen_bounded", "unclipped"): (3.25, 12, "Chen et al., sigmoid-bounded", "left", "center"),
     ("poincare", "unclipped"): (12.0, 27, "Poincaré, curvature \N{MINUS SIGN}0.01", "center", "top"),
 }
 CROSSES = {"fgg": 12}
 """Larger crosses for a layer whose others would hide it at the limit."""
+BELOW = {"chen_bounded": 2.0}
+"""Drawn below the others, which meet it at the limit."""
 
 
 def draw(path: Path, races: list[dict[str, Any]], targets: list[float], limit: int) -> None:
@@ -41,6 +44,7 @@ def draw(path: Path, races: list[dict[str, Any]], targets: list[float], limit: i
 def draw_race(axes: Any, row: dict[str, Any], targets: list[float], limit: int) -> None:
     """One layer: a line through its means, crosses at the limit where a seed did not arrive."""
     colour, free = COLOURS[row["layer"]], row["clipping"] == "unclipped"
+    level = {"zorder": BELOW.get(row["layer"], 2.2)}
     axes.plot(
         targets,
         row["mean"],
@@ -49,10 +53,11 @@ def draw_race(axes: Any, row: dict[str, Any], targets: list[float], limit: int) 
         linestyle="-" if free else (0, (4, 2)),
         marker="o" if free else None,
         markersize=3.5,
+        **level,
     )
     missed = [target for target, counts in zip(targets, row["iterations"], strict=True) if None in counts]
     at = [mean for mean, counts in zip(row["mean"], row["iterations"], strict=True) if None in counts]
-    axes.plot(missed, at, "x", color=colour, markersize=CROSSES.get(row["layer"], 7), markeredgewidth=2)
+    axes.plot(missed, at, "x", color=colour, markersize=CROSSES.get(row["layer"], 7), markeredgewidth=2, **level)
     if (row["layer"], row["clipping"]) in LABELS:
         x, y, text, side, height = LABELS[row["layer"], row["clipping"]]
         label(axes, x, y, text, colour, ha=side, va=height, zorder=5)
