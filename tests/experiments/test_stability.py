@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from polarvit.experiments import Settings, stability
+from polarvit.experiments.side_by_side import Unfinished
 from polarvit.experiments.stability import judge, noise_of
 from polarvit.experiments.stability.push import push
+from polarvit.experiments.stability.table import from_elsewhere
 from polarvit.models import create_model
 
 NARROW = {"num_classes": 5, "img_size": 8, "patch_size": 4, "depth": 2, "dim": 16, "mlp_dim": 32, "heads": 2}
@@ -40,6 +43,20 @@ def test_polar_arithmetic_stays_exact_where_published_arithmetic_is_noise() -> N
         assert noise[name] is None or noise[name] > 0.2, name
 
 
+def test_tokens_of_lvit_start_where_they_are_told_and_those_of_the_ball_say_that_they_do_not() -> None:
+    before = {}
+    for name in ("polar_vit_tiny", "lvit_tiny", "hvt_tiny"):
+        torch.manual_seed(0)
+        model = create_model(name, **NARROW)
+        push(model, IMAGES, 12.0)
+        before[name] = model.trace(IMAGES).mean.mean().item()
+    assert before["polar_vit_tiny"] == pytest.approx(12, rel=0.01)
+    assert before["lvit_tiny"] == pytest.approx(12, rel=0.05)
+    words = {name: from_elsewhere({"radius": 12.0, "radius_before": found}) for name, found in before.items()}
+    assert words == {"polar_vit_tiny": "", "lvit_tiny": "", "hvt_tiny": " (tokens from 6.2)"}
+    assert from_elsewhere({"radius": None, "radius_before": 5.0}) == ""
+
+
 def test_a_run_is_judged_by_its_losses() -> None:
     assert judge([2.0, 1.9, 1.0], 2.3)["state"] == "learns"
     assert judge([9.0, 8.0, 7.0], 2.3)["state"] == "goes on"
@@ -56,6 +73,9 @@ def test_the_record_has_every_radius_and_finished_runs_stay(
     for _ in range(2):
         assert stability.run(settings) == []
         monkeypatch.setattr(stability, "train_pushed", lambda *_: pytest.fail("a finished run was run again"))
+    elsewhere = replace(settings, only=("hvt_tiny",), minutes=0.0)
+    with pytest.raises(Unfinished, match="2 runs are not done"):
+        stability.run(elsewhere)  # keeps what is there
     record = json.loads((tmp_path / "stability-quick.json").read_text())
     near, far = record["runs"]
     assert (near["radius"], far["radius"]) == (2.0, 12.0)

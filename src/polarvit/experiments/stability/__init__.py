@@ -3,7 +3,8 @@
 Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), and then it trains for some hundred steps
 in strict float32 with the same data, seed, optimizer and rate as all others, that of Polar-ViT's recipe. A system can
 go on without a NaN and still compute noise, so the difference of its logits from those of the same weights in float64
-is measured before and after. `--quick` does it with narrow models on digits. A finished run is not run again.
+is measured before and after. `--quick` does it with narrow models on digits. A run that `stability.json` holds is not
+run again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import copy
 import json
 import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,13 @@ from polarvit.data.sampler import BatchPlan
 from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, chosen, resolved
+from polarvit.experiments.side_by_side import Unfinished
 from polarvit.experiments.stability.push import push
+from polarvit.experiments.stability.table import show, summary
 from polarvit.models import VisionModel
 from polarvit.optim import cosine
 from polarvit.provenance import provenance, write_json
-from polarvit.tables import console, table
+from polarvit.tables import console
 from polarvit.training import Recipe
 from polarvit.training.build import CALIBRATION_IMAGES, build_model, build_optimizer
 from polarvit.training.distributed import Place, place
@@ -52,58 +56,102 @@ POINTS = 100
 
 
 def run(settings: Settings) -> list[str]:
-    """Run what is missing, print the table, write `stability.json` and its picture."""
-    settings = replace(settings, steps=settings.steps or (TOY_STEPS if settings.quick else STEPS))
-    systems = chosen(SYSTEMS, settings.only)
-    runs: list[dict[str, Any]] = []
-    for seed in settings.all_seeds:
-        for row in systems:
-            for radius in RADII if row.name != "vit_tiny" else (None,):
-                runs.append(one(row, radius, seed, settings))
-    recipe = resolved(SYSTEMS[0], settings.seed, settings)
-    record = {
-        "experiment": "stability",
-        "command": "polarvit reproduce stability" + (" --quick" if settings.quick else ""),
-        "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision="float32"),
-        "data": Path(recipe.data.path).name,
-        "steps": settings.steps,
-        "batch_size": recipe.train.batch_size,
-        "seed": settings.seed,
-        "radii": list(RADII),
-        "chance": runs[0]["chance"],
-        "runs": runs,
-        "summary": {row.name: stated(row, runs) for row in systems},
-    }
-    path = settings.out / f"stability{'-quick' if settings.quick else ''}.json"
-    write_json(path, record)
-    show(systems, runs, settings)
-    console().print(f"wrote {path}", soft_wrap=True)
-    try:
-        from polarvit.experiments.stability.picture import draw
+    """Run what is missing, print the table, write `stability.json` and its picture.
 
-        draw(path.with_suffix(".png"), record)
-        console().print(f"wrote {path.with_suffix('.png')}", soft_wrap=True)
-    except NoPictures as error:
-        console().print(str(error))
-    polar = [run for run in runs if run["system"] == "polar_vit_tiny" and run["state"] == "diverged"]
+    The JSON is written after every run, with what it held before: further systems, radii and seeds join it.
+    """
+    settings = replace(settings, steps=settings.steps or (TOY_STEPS if settings.quick else STEPS))
+    began, left = time.monotonic(), 0
+    runs = {key_of(each): each for each in recorded(settings)}
+    for seed in settings.all_seeds:
+        for row in chosen(SYSTEMS, settings.only):
+            for radius in RADII if row.name != "vit_tiny" else (None,):
+                if (row.name, radius, seed) in runs:
+                    continue
+                if settings.minutes is not None and time.monotonic() - began > 60 * settings.minutes:
+                    left += 1
+                    continue
+                found = one(row, radius, seed, settings)
+                runs[key_of(found)] = found
+                write(list(runs.values()), settings)
+    if runs:
+        whole = ordered(runs.values())
+        write(whole, settings)
+        show(SYSTEMS, whole, settings)
+        draw_record(settings)
+    if left:
+        raise Unfinished(f"{left} runs are not done, the same command goes on with them")
+    polar = [run for run in runs.values() if run["system"] == "polar_vit_tiny" and run["state"] == "diverged"]
     return [f"Polar-ViT at radius {run['radius']:g}, seed {run['seed']} diverged" for run in polar]
 
 
+def key_of(run: dict[str, Any]) -> tuple[str, float | None, int]:
+    return run["system"], run["radius"], run["seed"]
+
+
+def ordered(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Seed by seed, in the order of the systems and radii."""
+    places = {row.name: index for index, row in enumerate(SYSTEMS)}
+    return sorted(runs, key=lambda run: (run["seed"], places[run["system"]], run["radius"] or 0))
+
+
+def write(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
+    """The JSON as it stands."""
+    runs = ordered(runs)
+    record = facts(settings) | {
+        "experiment": "stability",
+        "command": "polarvit reproduce stability" + (" --quick" if settings.quick else ""),
+        "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision="float32"),
+        "seed": runs[0]["seed"],
+        "radii": list(RADII),
+        "chance": runs[0]["chance"],
+        "runs": runs,
+        "summary": summary(SYSTEMS, runs),
+    }
+    write_json(settings.file("stability"), record)
+
+
+def facts(settings: Settings) -> dict[str, Any]:
+    """What runs must share to stand in one table."""
+    recipe = resolved(SYSTEMS[0], settings.seed, settings)
+    length = {"steps": settings.steps, "batch_size": recipe.train.batch_size}
+    return {"data": Path(recipe.data.path).name, **length}
+
+
+def recorded(settings: Settings) -> list[dict[str, Any]]:
+    """The runs in the JSON, if they are of this length and on this data."""
+    path = settings.file("stability")
+    if not path.is_file():
+        return []
+    record = json.loads(path.read_text(encoding="utf-8"))
+    wanted = facts(settings)
+    if {key: record.get(key) for key in wanted} != wanted:
+        return []
+    found: list[dict[str, Any]] = record["runs"]
+    return found
+
+
+def draw_record(settings: Settings) -> None:
+    """Draw what the JSON holds."""
+    from polarvit.experiments.stability.picture import draw
+
+    path = settings.file("stability")
+    console().print(f"wrote {path}", soft_wrap=True)
+    try:
+        draw(path.with_suffix(".png"), json.loads(path.read_text(encoding="utf-8")))
+        console().print(f"wrote {path.with_suffix('.png')}", soft_wrap=True)
+    except NoPictures as error:
+        console().print(str(error))
+
+
 def one(row: Row, radius: float | None, seed: int, settings: Settings) -> dict[str, Any]:
-    """One system from one radius: its record, from its folder if it was run before."""
-    kind = f"{settings.steps}-steps{'-toy' if settings.quick else ''}"
-    folder = settings.runs / "stability" / kind / row.name / f"radius-{radius or 0:g}"
-    path = folder / f"seed-{seed}.json"
-    if path.is_file():
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return stored
+    """One system from one radius: its record."""
     console().print(f"{row.label}, radius {radius or 'as it is'}, seed {seed}: {settings.steps} steps")
     recipe = even(resolved(row, seed, settings), resolved(SYSTEMS[0], seed, settings).optim.lr)
     with place(settings.device) as here:
         found = {"system": row.name, "label": row.label, "radius": radius, "seed": seed}
         found |= train_pushed(recipe, radius, here)
-    write_json(path, found | {"provenance": provenance(seed=seed, quick=settings.quick)})
-    return found
+    return found | {"provenance": provenance(seed=seed, quick=settings.quick, product_precision="float32")}
 
 
 def even(recipe: Recipe, lr: float) -> Recipe:
@@ -179,41 +227,3 @@ def judge(losses: Sequence[float], chance: float) -> dict[str, Any]:
         "last_loss": end if math.isfinite(end) else None,
         "losses": plain,
     }
-
-
-def cell(runs: Sequence[dict[str, Any]]) -> str:
-    """What happened to the seeds of one system at one radius."""
-    words = []
-    for run in runs:
-        if run["state"] == "diverged":
-            words.append(f"NaN at step {run['diverged_at']}")
-        else:
-            noise = 1.0 if run["noise_after"] is None else run["noise_after"]
-            told = ", noise only" if noise >= 1 else f", noise {100 * noise:.2g} %" if noise > 1e-3 else ""
-            words.append(f"{run['state']}, {run['first_loss']:.2f} to {run['last_loss']:.2f}{told}")
-    return "; ".join(words) or "-"
-
-
-def stated(row: Row, runs: Sequence[dict[str, Any]]) -> str:
-    """One system in a line."""
-    own = [run for run in runs if run["system"] == row.name]
-    if row.name == "vit_tiny":
-        return cell(own)
-    return ", ".join(f"{radius:g}: {cell([run for run in own if run['radius'] == radius])}" for radius in RADII)
-
-
-def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Settings) -> None:
-    """The table: systems down, radii across."""
-    rows = []
-    for row in systems:
-        own = [run for run in runs if run["system"] == row.name]
-        if row.name == "vit_tiny":
-            rows.append([row.label, f"{cell(own)} (not pushed)", "", "", ""])
-        else:
-            rows.append([row.label, *(cell([run for run in own if run["radius"] == radius]) for radius in RADII)])
-    title = (
-        f"Training from far out, float32, {settings.steps} steps: first and last loss (chance {runs[0]['chance']:.2f})"
-    )
-    note = "TOY SIZE on digits. " if settings.quick else ""
-    note += "Noise over 0.1 %: how far logits in float32 are from those of the same weights in float64, after training."
-    console().print(table(title, ["system", *(f"radius {r:g}" for r in RADII)], rows, caption=note, text=()))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, figure
+from polarvit.experiments.stability.table import from_elsewhere
 
 COLOURS = {
     "polar_vit_tiny": (BLUE, "-", 3.0),
@@ -25,17 +26,25 @@ def draw(path: Path, record: dict[str, Any]) -> None:
         panels = grid[0]
         ceiling = 8 * record["chance"]
         for axes, radius in zip(panels, radii, strict=True):
-            for run in record["runs"]:
-                if run["seed"] != record["seed"] or run["radius"] not in (radius, None):
-                    continue
+            shown = [r for r in record["runs"] if r["seed"] == record["seed"] and r["radius"] in (radius, None)]
+            for run in shown:
                 colour, style, width = COLOURS[run["system"]]
                 points = [(step, loss) for step, loss in run["losses"] if loss is not None]
                 steps, losses = [p[0] for p in points], [min(p[1], ceiling) for p in points]
                 axes.plot(steps, losses, color=colour, linestyle=style, linewidth=width, label=run["label"])
                 if run["state"] == "diverged":
-                    at = (steps[-1], losses[-1]) if steps else (1, ceiling)
-                    axes.plot(*at, "x", color=colour, markersize=10, markeredgewidth=2.6)
+                    at, size = (steps[-1], losses[-1]) if steps else (1, ceiling), 14 if style == "-" else 8
+                    axes.plot(*at, "x", color=colour, markersize=size, markeredgewidth=2.4, clip_on=False, zorder=5)
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
+            told = {"fontsize": 7.5, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
+            axes.text(0.99, 0.99, "\n".join(filter(None, map(in_words, shown))), **told)
             axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.25 * record["chance"], ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
+
+
+def in_words(run: dict[str, Any]) -> str:
+    """What a curve does not show: when a run broke, and where it started if not at the radius of its panel."""
+    broke = f"NaN at step {run['diverged_at']}" if run["state"] == "diverged" else ""
+    words = ", ".join(filter(None, (broke, from_elsewhere(run).strip(" ()"))))
+    return f"{run['label']}: {words}" if words else ""

@@ -43,6 +43,10 @@ class LorentzSum(nn.Module):
         size = ambient.inner(z, z).abs().clamp_min(self.FLOOR).sqrt().unsqueeze(-1)
         return ambient.from_space(self.scale * math.sqrt(self.k) * z[..., 1:] / size, k=self.k)
 
+    def stretch(self, delta: float) -> None:
+        """Multiply the scale by e^delta, to start farther out."""
+        self.scale *= math.exp(delta)
+
     def extra_repr(self) -> str:
         return f"scale={self.scale}, drop_path={self.drop_path}"
 
