@@ -23,6 +23,13 @@ def test_the_table_has_times_parameters_and_operations(tmp_path: Path, capsys: p
         assert row["step"]["ms"] > 0
         assert row["parameters"] > 10_000
     assert "GFLOP" in capsys.readouterr().out
+    told = Settings(tmp_path, quick=True, device="cpu", only=("hexformer_tiny",))
+    assert cost.run(told) == []
+    again = json.loads((tmp_path / "cost-cpu.json").read_text())
+    assert [row["key"] for row in again["rows"]] == ["vit_tiny", "lorentz_vit_tiny", "hexformer_tiny", "lvit_tiny"]
+    assert again["rows"][1] == rows["lorentz_vit_tiny"]  # as it was
+    assert set(again["summary"]) == {row["key"] for row in again["rows"]}
+    assert "machine" in again["summary"]["lvit_tiny"]["provenance"]
     with pytest.raises(SettingsError, match="no system 'vgg'"):
         cost.run(Settings(tmp_path, quick=True, only=("vgg",)))
 

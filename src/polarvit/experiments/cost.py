@@ -6,7 +6,9 @@ and floating-point operations. The paper's times are of an RTX A5000; what compa
 
 from __future__ import annotations
 
+import json
 import statistics
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,7 +42,11 @@ SYSTEMS = (
 
 
 def run(settings: Settings) -> list[str]:
-    """Time every system, print the table, write `cost.json` (`cost-cpu.json` without a GPU)."""
+    """Time every system, print the table, write `cost.json` (`cost-cpu.json` without a GPU) after each precision.
+
+    With `only` the other systems stay as the file has them: each row says when and where it was measured, and its
+    ratio is to the Euclidean ViT of the same minutes.
+    """
     device = device_of(settings.device)
     cuda = device.type == "cuda" and not settings.quick
     systems = [one for one in SYSTEMS if not settings.only or one.key in settings.only or one.key == BASE]
@@ -50,28 +56,47 @@ def run(settings: Settings) -> list[str]:
     setting, batch = Setting(narrow=not cuda), 128 if cuda else 4
     precisions: tuple[Precision, ...] = ("fp32", "tf32") if cuda else ("fp32",)
     budget = Budget(120.0 if cuda else 5.0, len(precisions))
+    origin = provenance(seed=0, quick=not cuda, product_precision=",".join(precisions))
+    path = settings.out / f"cost{'' if cuda else '-cpu'}.json"
+    sizes = setting.__dict__ | {"batch": batch}
     rows: list[Row] = []
     for precision in precisions:
         found = measure(systems, setting, device, batch, precision, compiled=cuda, budget=budget)
         for row in found:
             row |= against(found, row) | {"gflops": flops(row["key"], setting)}
+            row["provenance"] = {"date": origin["date"], "machine": origin["machine"]}
         show(found, f"{setting}, batch {batch}, {precision}, {machine_name(device)}")
         rows += found
-    path = settings.out / f"cost{'' if cuda else '-cpu'}.json"
-    write_json(
-        path,
-        {
-            "experiment": "cost",
-            "command": "polarvit reproduce cost",
-            "provenance": provenance(seed=0, quick=not cuda, product_precision=",".join(precisions)),
-            "setting": setting.__dict__ | {"batch": batch},
-            "paper_ms": PAPER,
-            "rows": rows,
-            "summary": {one.key: value for one in systems if (value := stated(rows, one.key))},
-        },
-    )
+        write(path, joined(before(path, sizes), rows), sizes, origin)
     console().print(f"wrote {path}", soft_wrap=True)
     return [f"{row['label']}, {row['precision']}: {row['failed']}" for row in rows if "failed" in row]
+
+
+def before(path: Path, sizes: dict[str, Any]) -> list[Row]:
+    """Rows that the file holds, if they are of these sizes."""
+    if not path.is_file():
+        return []
+    record = json.loads(path.read_text(encoding="utf-8"))
+    found: list[Row] = record["rows"] if record["setting"] == sizes else []
+    return [row for row in found if "provenance" in row]
+
+
+def joined(old: list[Row], new: list[Row]) -> list[Row]:
+    """Old rows with new ones in their place, in the order of the systems."""
+    rows = {(row["precision"], row["key"]): row for row in [*old, *new]}
+    places = [one.key for one in SYSTEMS]
+    return sorted(rows.values(), key=lambda row: (row["precision"], places.index(row["key"])))
+
+
+def write(path: Path, rows: list[Row], sizes: dict[str, Any], origin: dict[str, Any]) -> None:
+    """The JSON: every row, and a line for each system with the day and the machine it was measured on."""
+    summary = {}
+    for one in SYSTEMS:
+        if value := stated(rows, one.key):
+            newest = max((row["provenance"] for row in rows if row["key"] == one.key), key=lambda known: known["date"])
+            summary[one.key] = {"value": value, "provenance": newest}
+    record = {"experiment": "cost", "command": "polarvit reproduce cost", "provenance": origin, "setting": sizes}
+    write_json(path, record | {"paper_ms": PAPER, "rows": rows, "summary": summary})
 
 
 def against(rows: list[Row], row: Row) -> dict[str, Any]:

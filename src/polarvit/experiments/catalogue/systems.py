@@ -17,7 +17,7 @@ SYSTEMS = (
             Row("lvit_tiny", "LViT", ""),
             Row("hvt_tiny", "HVT", ""),
         ),
-        cost="5 GPU minutes",
+        cost="up to 10 GPU minutes, most of them compilation (in parts with --only)",
     ),
     Experiment(
         "stability",
@@ -36,7 +36,7 @@ SYSTEMS = (
                 ("hvt_tiny", "HVT"),
             )
         ),
-        cost="about 0.5 GPU hours",
+        cost="about 0.3 GPU hours (in parts with --minutes)",
     ),
     Experiment(
         "hexformer-defect",
