@@ -16,7 +16,10 @@ NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-choices",
 def table(name: str, results: Path) -> str:
     """The rows of one experiment: the paper's value and ours, with date and machine."""
     rows = ["| row | paper | ours | measured |", "| --- | --- | --- | --- |"]
-    rows += ["| " + " | ".join(cells) + " |" for cells in lines(EXPERIMENTS[name], results)]
+    for row, cells in zip(EXPERIMENTS[name].rows, lines(EXPERIMENTS[name], results), strict=True):
+        *others, where = cells
+        told = f"`{where}`" if where and where == EXPERIMENTS[name].command_of(row) else where
+        rows.append("| " + " | ".join([*others, told]) + " |")
     return "\n".join(rows)
 
 

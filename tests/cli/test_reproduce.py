@@ -21,7 +21,11 @@ from polarvit.experiments import EXPERIMENTS, Experiment, Settings
         (["reproduce"], "missing; one of"),
         (["reproduce", "precison"], "did you mean 'precision'?"),
         (["reproduce", "zzz"], "there are:"),
-        (["reproduce", "imagenet"], "run its rows one by one: polarvit train imagenet_vit_tiny"),
+        (["reproduce", "expressivity", "--only", "polar"], "has no use for it; it takes --out, --quick and --seed"),
+        (["reproduce", "cost", "--steps", "5"], "--steps: 'cost' has no use for it; it takes --only, --device"),
+        (["reproduce", "stability", "--side-by-side", "2"], "Invalid value for --side-by-side"),
+        (["reproduce", "corrections", "--seeds", "0,1"], "Invalid value for --seeds"),
+        (["reproduce", "imagenet", "--only", "vit"], "no row 'vit'; there are imagenet_vit_tiny"),
     ],
 )
 def test_a_wrong_command_line_exits_with_2_and_says_why(words: list[str], message: str) -> None:

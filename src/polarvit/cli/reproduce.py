@@ -18,6 +18,13 @@ Out = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller samples: seconds instead of a minute.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 
+OPTIONS = {
+    "seeds": "--seeds", "seed_list": "--seeds", "steps": "--steps", "only": "--only", "runs": "--runs",
+    "data": "--data", "device": "--device", "sets": "--set", "side_by_side": "--side-by-side", "minutes": "--minutes",
+    "weights": "--weights", "images": "--images",
+}  # fmt: skip
+"""Settings that only some experiments look at, by the option that gives them."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("precision")(precision)
@@ -81,7 +88,7 @@ def reproduce(
     if listing:
         list_experiments(out)
     elif name is None:
-        raise typer.BadParameter(f"missing; one of {', '.join(runnable())}", param_hint="NAME")
+        raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
     else:
         check_device(device)
         count, listed = read_seeds(seeds)
@@ -102,7 +109,22 @@ def reproduce(
             weights=tuple(weights or ()),
             images=images,
         )
+        check_told(name, told)
         run_experiment(name, told)
+
+
+def check_told(name: str, told: Settings) -> None:
+    """Refuse options that the experiment does not look at: nobody should believe they had an effect."""
+    if name not in EXPERIMENTS:
+        return
+    plain = Settings()
+    for field, option in OPTIONS.items():
+        if getattr(told, field) != getattr(plain, field) and field.replace("seed_list", "seeds") not in (
+            EXPERIMENTS[name].takes
+        ):
+            taken = [each for key, each in OPTIONS.items() if key in EXPERIMENTS[name].takes]
+            hint = f"it takes {', '.join(taken)}" if taken else "it takes --out, --quick and --seed"
+            raise typer.BadParameter(f"'{name}' has no use for it; {hint}", param_hint=option)
 
 
 def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
@@ -113,11 +135,6 @@ def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
     if "," not in text:
         return int(parts[0]), ()
     return 1, tuple(dict.fromkeys(map(int, parts)))
-
-
-def runnable() -> list[str]:
-    """Names of the experiments that have code."""
-    return [experiment.name for experiment in EXPERIMENTS.values() if experiment.home]
 
 
 def list_experiments(results: Path) -> None:
@@ -142,12 +159,8 @@ def run_experiment(name: str, settings: Settings) -> None:
     """Run an experiment; exit 1 if one of its own claims does not hold, 2 if there is none of that name."""
     if name not in EXPERIMENTS:
         close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.6)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(runnable())}"
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(EXPERIMENTS)}"
         raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
-    if not EXPERIMENTS[name].home:
-        commands = [row.command for row in EXPERIMENTS[name].rows if row.command]
-        hint = f"run its rows one by one: {', '.join(commands)}" if commands else "it has no code yet"
-        raise typer.BadParameter(f"'{name}' cannot be run as one command; {hint}", param_hint="NAME")
     failures = EXPERIMENTS[name].run(settings)
     for failure in failures:
         typer.secho(f"does not hold: {failure}", err=True, fg=typer.colors.RED)

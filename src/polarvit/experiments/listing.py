@@ -53,20 +53,14 @@ def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, st
     found = []
     for row in experiment.rows:
         ours = finding(experiment, row, results)
-        where = f"{ours.date}, {ours.machine}" if ours.value else row.command
+        where = f"{ours.date}, {ours.machine}" if ours.value else row.missing or experiment.command_of(row)
         found.append((row.label, row.paper or "-", ours.value or NOT_RUN, where))
     return found
 
 
 def head(experiment: Experiment, results: Path) -> list[str]:
     """What stands above the rows: the command, and what a run takes if rows are missing."""
-    commands = sum(bool(row.command) for row in experiment.rows)
-    if experiment.command:
-        text = [f"command: {experiment.command}"]
-    elif commands:
-        text = [f"command: one recipe for each row ({commands} of {len(experiment.rows)} exist)"]
-    else:
-        text = ["command: none yet"]
+    text = [f"command: {experiment.command}"]
     missing = sum(not finding(experiment, row, results).value for row in experiment.rows)
     if missing or not experiment.rows:
         rows = f"{missing} of {len(experiment.rows)} rows" if experiment.rows else "all"
@@ -86,7 +80,7 @@ def markdown(results: Path) -> str:
         if experiment.rows:
             table = ["| row | paper | ours | measured, or the command |", "| --- | --- | --- | --- |"]
             for row, (label, paper, ours, where) in zip(experiment.rows, lines(experiment, results), strict=True):
-                cell = f"`{where}`" if where and where == row.command else where
+                cell = f"`{where}`" if where and where == experiment.command_of(row) else where
                 table.append("| " + " | ".join(text.replace("|", "\\|") for text in (label, paper, ours, cell)) + " |")
             part.append("\n".join(table))
         parts.append("\n\n".join(part))

@@ -12,7 +12,7 @@ Where rows were measured at different times, a row's entry is {"value": "...", "
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -47,6 +47,8 @@ class Settings:
     """Trained models to look at, for experiments that train none."""
     images: int | None = None
     """How many test images such an experiment looks at; None: all."""
+    experiment: str = ""
+    """Its name, for a module that is the home of several."""
 
     def file(self, name: str, ending: str = "json") -> Path:
         """Where an experiment writes what it found; a quick look never overwrites a real result."""
@@ -58,11 +60,16 @@ class Settings:
         return self.seed_list or tuple(range(self.seed, self.seed + self.seeds))
 
 
+TRAINING = frozenset({"seeds", "steps", "only", "runs", "data", "device", "sets", "side_by_side", "minutes"})
+"""What a table of trained models can be told, beside `out`, `quick` and `seed`, which everything takes."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One value of the paper: `key` names it in our JSON, `label` and `paper` are what the paper prints.
 
-    `command` runs this row alone where the experiment has no command; `result` is its file if not the experiment's.
+    `command` runs this row where the experiment's does not; `result` is its file if not the experiment's. `missing`
+    says why nothing runs it.
     """
 
     key: str
@@ -70,33 +77,41 @@ class Row:
     paper: str
     command: str = ""
     result: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A table, a figure or a statement of the paper, or a question of our own (rows with an empty `paper`).
 
-    `home` is the module whose `run(settings)` does it and returns the claims that did not hold; empty while there is no
-    such module. `result` is its JSON under the results folder, `<name>.json` if empty. `cost` says what a full run
-    takes.
+    `home` is the module whose `run(settings)` does it and returns the claims that did not hold. `result` is its JSON
+    under the results folder, `<name>.json` if empty. `cost` says what a full run takes. `takes` names the settings it
+    looks at beside `out`, `quick` and `seed`.
     """
 
     name: str
     title: str
     reproduces: str
-    home: str = ""
+    home: str
     rows: tuple[Row, ...] = ()
     cost: str = ""
     result: str = ""
+    takes: frozenset[str] = frozenset()
 
     @property
     def command(self) -> str:
-        return f"polarvit reproduce {self.name}" if self.home else ""
+        return f"polarvit reproduce {self.name}"
+
+    def command_of(self, row: Row) -> str:
+        """What runs a row alone; empty where rows come together."""
+        if row.command or row.missing or "only" not in self.takes:
+            return row.command
+        return f"{self.command} --only {row.key}"
 
     def result_of(self, row: Row) -> str:
         """The JSON that holds a row, relative to the results folder."""
         return row.result or self.result or f"{self.name}.json"
 
     def run(self, settings: Settings) -> list[str]:
-        failures: list[str] = import_module(self.home).run(settings)
+        failures: list[str] = import_module(self.home).run(replace(settings, experiment=self.name))
         return failures

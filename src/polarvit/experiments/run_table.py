@@ -115,8 +115,9 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
 
 def heading(title: str, rows: Sequence[Row], settings: Settings) -> str:
     """The title with the length of the runs."""
-    recipe = resolved(rows[0], settings.seed, settings)
-    return f"{title}: {recipe.train.steps:,} steps of {recipe.train.batch_size}"
+    lengths = sorted({resolved(row, settings.seed, settings).train.steps for row in rows})
+    steps = " or ".join(f"{steps:,}" for steps in lengths)
+    return f"{title}: {steps} steps of {resolved(rows[0], settings.seed, settings).train.batch_size}"
 
 
 def cells_of(rows: Sequence[Row], results: Sequence[Result]) -> Iterator[list[str]]:

@@ -1,6 +1,6 @@
 """What each component contributes, on CIFAR-100 with the Tiny size."""
 
-from polarvit.experiments.registry import Experiment, Row
+from polarvit.experiments.registry import TRAINING, Experiment, Row
 
 ABLATIONS = (
     Experiment(
@@ -18,6 +18,7 @@ ABLATIONS = (
             Row("boost_encoding", "Polar-ViT with Lorentz boost encoding in place of horoshift", "79.82 ± 0.13"),
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100; the ambient first row more",
+        takes=TRAINING,
     ),
     Experiment(
         "position",
@@ -34,6 +35,7 @@ ABLATIONS = (
             Row("rotary", "rotation of space axes (after HELM)", ""),
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
+        takes=TRAINING,
     ),
     Experiment(
         "radius-rule",
@@ -51,5 +53,6 @@ ABLATIONS = (
             Row("hard_bound", "hard radius bound", "diverged"),
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
+        takes=TRAINING,
     ),
 )

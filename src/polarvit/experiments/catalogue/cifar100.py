@@ -1,6 +1,6 @@
 """CIFAR-100 at Tiny size: the headline, what makes it fair, and what the weights tell beyond the paper."""
 
-from polarvit.experiments.registry import Experiment, Row
+from polarvit.experiments.registry import TRAINING, Experiment, Row
 
 CIFAR100 = (
     Experiment(
@@ -16,6 +16,7 @@ CIFAR100 = (
         ),
         cost="about 0.22 GPU hours a seed and row",
         result="cifar100/cifar100.json",
+        takes=TRAINING,
     ),
     Experiment(
         "cifar100-sweep",
@@ -34,6 +35,7 @@ CIFAR100 = (
         ),
         cost="about 1.5 GPU minutes a row",
         result="cifar100/cifar100-sweep.json",
+        takes=TRAINING,
     ),
     Experiment(
         "cifar100-precision",
@@ -43,6 +45,7 @@ CIFAR100 = (
         rows=(Row("tf32", "products in TF32", ""), Row("fp32", "products in strict float32", "")),
         cost="about 1.5 GPU minutes a row",
         result="cifar100/cifar100-precision.json",
+        takes=TRAINING,
     ),
     Experiment(
         "cifar100-choices",
@@ -62,6 +65,7 @@ CIFAR100 = (
         ),
         cost="about 1.5 GPU minutes a row",
         result="cifar100/cifar100-choices.json",
+        takes=TRAINING,
     ),
     Experiment(
         "cifar100-analysis",
@@ -76,5 +80,6 @@ CIFAR100 = (
         ),
         cost="about 14 minutes of one CPU core (8 for 3,000 images), less on a GPU",
         result="cifar100/analysis.json",
+        takes=frozenset({"data", "device", "runs", "weights", "images"}),
     ),
 )

@@ -1,6 +1,6 @@
 """Medical segmentation with a U-Net: test Dice, mean of foreground and background."""
 
-from polarvit.experiments.registry import Experiment, Row
+from polarvit.experiments.registry import TRAINING, Experiment, Row
 
 SETS = {"isic2016": "ISIC 2016", "isic2018": "ISIC 2018", "kvasir": "Kvasir-SEG", "sanet": "SANET", "busi": "BUSI"}
 PAPER = {
@@ -23,6 +23,7 @@ SEGMENTATION = (
             for key, value in zip(SETS, values, strict=True)
         ),
         "about 1 GPU hour a row and set (50 epochs of at most 2,335 images of 256 px)",
+        takes=TRAINING,
     ),
     Experiment(
         "segmentation-robustness",
@@ -35,6 +36,7 @@ SEGMENTATION = (
             for corruption in ("blur", "noise", "contrast")
         ),
         WEIGHTS,
+        takes=TRAINING - {"only", "side_by_side", "minutes"},
     ),
     Experiment(
         "segmentation-pictures",
@@ -43,5 +45,6 @@ SEGMENTATION = (
         "polarvit.experiments.segmentation.pictures",
         tuple(Row(key, label, "") for key, label in SETS.items()),
         WEIGHTS,
+        takes=TRAINING - {"only", "side_by_side", "minutes"},
     ),
 )

@@ -1,6 +1,6 @@
 """Whole systems side by side: what a step costs, which of them train far out, what a known defect costs."""
 
-from polarvit.experiments.registry import Experiment, Row
+from polarvit.experiments.registry import TRAINING, Experiment, Row
 
 SYSTEMS = (
     Experiment(
@@ -18,6 +18,7 @@ SYSTEMS = (
             Row("hvt_tiny", "HVT", ""),
         ),
         cost="up to 10 GPU minutes, most of them compilation (in parts with --only)",
+        takes=frozenset({"only", "device"}),
     ),
     Experiment(
         "stability",
@@ -37,6 +38,7 @@ SYSTEMS = (
             )
         ),
         cost="about 0.3 GPU hours (in parts with --minutes)",
+        takes=TRAINING - {"runs", "side_by_side"},
     ),
     Experiment(
         "hexformer-defect",
@@ -45,5 +47,6 @@ SYSTEMS = (
         "polarvit.experiments.hexformer_defect",
         rows=(Row("sound", "without the clamp", ""), Row("clamped", "with the clamp, as published", "")),
         cost="about 0.3 GPU hours at 11,710 steps",
+        takes=TRAINING,
     ),
 )
