@@ -43,7 +43,9 @@ def test_a_recorded_run_need_not_be_run_again_where_its_folder_is_not(
     assert str(tmp_path) not in json.dumps(record)
     lines = [json.loads(line) for line in (records / "2-steps" / record["log"]).read_text().splitlines()]
     assert lines[-1]["top1"] == pytest.approx(found.top1, rel=1e-4)
-    with pytest.raises(SettingsError, match="another 'optim' than this row"):
+    compiled = replace(elsewhere, sets=("train.compile=true", "train.cuda_graph=true"))  # the same steps
+    assert study("toy", "Toy", ROWS, compiled, records=records) == []
+    with pytest.raises(SettingsError, match=r"another 'optim\.lr' .* than this row"):
         study("toy", "Toy", ROWS, replace(elsewhere, sets=("optim.lr=1e-4",)), records=records)
 
 

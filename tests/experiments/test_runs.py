@@ -56,7 +56,7 @@ def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, m
         study("table", "A table", ROWS, settings)
     other = runs.resolved(ROWS[1], 0, settings)
     (folder / "recipe.yaml").write_text(runs.dump(other))
-    with pytest.raises(SettingsError, match="another 'model' than this row"):
+    with pytest.raises(SettingsError, match=r"another 'model\.options\.position' \('none'\) than this row"):
         study("table", "A table", ROWS, settings)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from polarvit.models.registry import entry
 from polarvit.training import Recipe, SettingsError
+from polarvit.training.continuity import FREE, below, differences
 from polarvit.training.recipe import read
-from polarvit.training.settings import build
+from polarvit.training.settings import build, plain
 
 RECIPE = "recipe.yaml"
 AGAIN = "move it away to run the row again, or choose another --runs"
@@ -28,11 +29,12 @@ def same_recipe(recipe: Recipe, folder: Path) -> None:
 
 
 def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
-    """Raise unless both recipes make the same run, wherever the data lies."""
-    stored, recipe = portable(stored), portable(recipe)
-    for part in ("model", "data", "augment", "optim", "train"):
-        if getattr(stored, part) != getattr(recipe, part):
-            raise SettingsError(f"{where}: the finished run there has another '{part}' than this row has now; {AGAIN}")
+    """Raise unless both recipes make the same run, wherever the data lies and however its steps are carried out."""
+    for path, old, new in differences(plain(portable(stored)), plain(portable(recipe))):
+        if not below(path, FREE):
+            raise SettingsError(
+                f"{where}: the finished run there has another '{path}' ({old!r}) than this row has now ({new!r}); {AGAIN}"
+            )
 
 
 def check_config(stored: dict[str, Any] | None, recipe: Recipe, where: Path) -> None:

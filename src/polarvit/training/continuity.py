@@ -11,14 +11,16 @@ from polarvit.training.recipe import Recipe
 from polarvit.training.settings import plain
 
 FIXED = ("model.name", "model.options", "train.seed")
+"""What decides the weights from the first step on."""
 FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "train.cuda_graph", "train.accumulate")
+"""What is only watched, or how the same steps are carried out."""
 
 
 def check(before: dict[str, Any], recipe: Recipe) -> None:
     """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ."""
-    changed = {path: pair for path, *pair in differences(before, plain(recipe)) if not _below(path, FREE)}
+    changed = {path: pair for path, *pair in differences(before, plain(recipe)) if not below(path, FREE)}
     spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
-    forbidden = [text for path, text in spelt.items() if _below(path, FIXED)]
+    forbidden = [text for path, text in spelt.items() if below(path, FIXED)]
     if forbidden:
         raise CheckpointError(f"another run is in this folder: {'; '.join(forbidden)}; use another folder")
     if spelt:
@@ -36,5 +38,6 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
         yield path, before, after
 
 
-def _below(path: str, groups: tuple[str, ...]) -> bool:
+def below(path: str, groups: tuple[str, ...]) -> bool:
+    """Whether a setting is one of these, or inside one of them."""
     return any(path == group or path.startswith(group + ".") for group in groups)
