@@ -9,7 +9,7 @@ from nn.conv.definitions import convolution, image, leaves, tangential
 
 from polarvit.geometry import PolarPoint, concat, distance
 from polarvit.nn import PolarConv2d
-from polarvit.nn.conv.window import Field, window_sum
+from polarvit.nn.conv.window import Field, by_slices, window_sum
 
 EPS = 2.0**-24
 FORMS = {
@@ -148,3 +148,14 @@ def test_window_sum_is_a_box_filter() -> None:
         ones = torch.ones(1, 1, *field.kernel, dtype=torch.float64)
         wanted = F.conv2d(x.unsqueeze(1), ones, None, *field[1:]).squeeze(1)
         torch.testing.assert_close(window_sum(x, field), wanted)
+        torch.testing.assert_close(by_slices(x, field), wanted)
+
+
+def test_window_sums_go_through_one_operation_each_way() -> None:
+    """Dozens of small kernels on a GPU otherwise, for every convolution of a net."""
+    x = torch.rand(1, 6, 6, requires_grad=True)
+    with torch.profiler.profile() as seen:
+        window_sum(x, Field((3, 3), (1, 1), (1, 1), (1, 1))).sum().backward()
+    names = {event.key for event in seen.key_averages()}
+    assert {"aten::avg_pool2d", "aten::avg_pool2d_backward"} <= names
+    assert "aten::narrow" not in names
