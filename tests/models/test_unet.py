@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from polarvit.models import UNet, create_model, export_program, list_models, load_pretrained
 from polarvit.nn import PolarConv2d
@@ -123,6 +124,42 @@ def test_the_whole_net_is_compiled_for_training(images) -> None:
     model.compile_blocks(backend="aot_eager")
     torch.testing.assert_close(model(images), plain(images), rtol=1e-4, atol=1e-5)
     assert copy.deepcopy(model).compiled is None
+
+
+@pytest.mark.parametrize("name", ["unet_lorentz", "unet_poincare"])
+def test_norms_are_compiled_once_for_each_shape(images, name) -> None:
+    """Six norms, of which four see the whole image and two the bottleneck; the rest of the net runs as it is."""
+    model = narrow(name, levels=1)
+    plain = copy.deepcopy(model)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    model.compile_blocks(backend=counter)
+    found = []
+    for net in (model, plain):
+        loss = net(images).square().mean()
+        loss.backward()
+        found.append([loss, *(p.grad for p in net.parameters() if p.grad is not None), *net.buffers()])
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-5)
+    model.eval()(images)
+    assert counter.frame_count == 2
+
+
+@pytest.mark.parametrize("name", ["unet_lorentz", "unet_poincare", "unet_polar"])
+def test_channels_come_last_from_the_first_layer_on(images, name) -> None:
+    """In memory: a convolution keeps the layout that it is given, and the norms read rows of channels."""
+    layouts = []
+    hook = F.conv2d
+
+    def watched(x, *rest, **options):
+        layouts.append(x.stride(1) == 1)
+        return hook(x, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(F, "conv2d", watched)
+        narrow(name, levels=1)(images)
+    assert len(layouts) > 6
+    assert all(layouts)
 
 
 def test_sizes_of_the_hyperbolic_nets() -> None:

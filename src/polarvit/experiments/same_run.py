@@ -33,7 +33,7 @@ def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
     for path, old, new in differences(plain(portable(stored)), plain(portable(recipe))):
         if not below(path, FREE):
             raise SettingsError(
-                f"{where}: the finished run there has another '{path}' ({old!r}) than this row has now ({new!r}); {AGAIN}"
+                f"{where}: the finished run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
             )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import ambient
@@ -30,17 +30,22 @@ class LorentzUNetConfig(BilinearUNetConfig):
 
 
 class LorentzStage(nn.Module):
-    """Two Lorentz 3x3 convolutions, each with batch norm and ReLU on the space part: [B, H, W, n+1] -> the same."""
+    """Two Lorentz 3x3 convolutions, each with batch norm and ReLU on the space part: [B, H, W, n+1] -> the same.
+
+    `run(norm, x)` calls a norm, which the model may have compiled.
+    """
 
     def __init__(self, stage: Stage, config: LorentzUNetConfig) -> None:
         super().__init__()
-        c, self.k = config, config.k
+        c = config
         self.convs = nn.ModuleList(LorentzConv2d(n, stage.outputs, 3, padding=1, k=c.k) for n in stage)
-        self.norms = nn.ModuleList(LorentzBatchNorm2d(stage.outputs, c.norm_eps, c.momentum, c.k) for _ in stage)
+        self.norms = nn.ModuleList(
+            LorentzBatchNorm2d(stage.outputs, c.norm_eps, c.momentum, c.k, "relu") for _ in stage
+        )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, run: Callable[..., Tensor]) -> Tensor:
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = ambient.from_space(torch.relu(norm(conv(x))[..., 1:]), k=self.k)
+            x = run(norm, conv(x))
         return x
 
 
@@ -49,6 +54,7 @@ class LorentzUNet(UNet):
 
     config_class = LorentzUNetConfig
     first_layer = "encoder.0.convs.0"
+    compiles_norms = True
 
     def __init__(self, config: LorentzUNetConfig) -> None:
         super().__init__(config)
@@ -65,6 +71,9 @@ class LorentzUNet(UNet):
     def make_rise(self, stage: Stage) -> nn.Module:
         return nn.Identity()  # has no weights
 
+    def stage(self, stage: nn.Module, x: Tensor) -> Tensor:
+        return stage(x, self.run)
+
     def rise(self, rise: nn.Module, x: Tensor) -> Tensor:
         return upsample(x, k=self.k)
 
@@ -78,7 +87,7 @@ class LorentzUNet(UNet):
         return max_pool(x, k=self.k)
 
     def join(self, stage: nn.Module, skip: Tensor, risen: Tensor) -> Tensor:
-        return stage(ambient.concat([skip, risen], k=self.k))
+        return self.stage(stage, ambient.concat([skip, risen], k=self.k))
 
     def classify(self, x: Tensor) -> Tensor:
         return self.flat(self.head(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,16 +36,21 @@ class PoincareUNetConfig(UNetConfig):
 
 
 class PoincareStage(nn.Module):
-    """Two Poincare 3x3 convolutions, each with batch norm and ReLU in the tangent space at the origin."""
+    """Two Poincare 3x3 convolutions, each with batch norm and ReLU in the tangent space at the origin.
+
+    `run(norm, x)` calls a norm, which the model may have compiled.
+    """
 
     def __init__(self, stage: Stage, config: PoincareUNetConfig) -> None:
         super().__init__()
         self.convs = nn.ModuleList(PoincareConv2d(n, stage.outputs, 3, padding=1) for n in stage)
-        self.norms = nn.ModuleList(PoincareBatchNorm2d(stage.outputs, config.norm_eps, config.momentum) for _ in stage)
+        self.norms = nn.ModuleList(
+            PoincareBatchNorm2d(stage.outputs, config.norm_eps, config.momentum, "relu") for _ in stage
+        )
 
-    def forward(self, x: Tensor, k: float | Tensor) -> Tensor:
+    def forward(self, x: Tensor, k: float | Tensor, run: Callable[..., Tensor]) -> Tensor:
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = exp0(torch.relu(log0(norm(conv(x, k=k), k=k))))
+            x = run(norm, conv(x, k=k), k=k)
         return x
 
 
@@ -53,6 +59,7 @@ class PoincareUNet(UNet):
 
     config_class = PoincareUNetConfig
     first_layer = "encoder.0.convs.0"
+    compiles_norms = True
     roles: ClassVar[dict[str, Role]] = {"log_k": CURVATURE}
 
     def __init__(self, config: PoincareUNetConfig) -> None:
@@ -75,13 +82,13 @@ class PoincareUNet(UNet):
         return PoincareConv2d(self.config.dim, num_classes, 1) if num_classes else nn.Identity()
 
     def lift(self, images: Tensor) -> Tensor:
-        return exp0(full(as_rows(images)) / self.k**0.5)
+        return exp0(full(as_rows(images)).contiguous() / self.k**0.5)
 
     def pool(self, x: Tensor) -> Tensor:
         return exp0(as_rows(F.max_pool2d(as_image(log0(x)), 2)))
 
     def stage(self, stage: nn.Module, x: Any) -> Any:
-        return stage(x, self.k)
+        return stage(x, self.k, self.run)
 
     def rise(self, rise: nn.Module, x: Any) -> Any:
         return rise(x, k=self.k)

@@ -76,7 +76,7 @@ class PolarUNet(UNet):
         return PolarConv2d(self.config.dim, num_classes, 1) if num_classes else nn.Identity()
 
     def lift(self, images: Tensor) -> PolarPoint:
-        return from_space(full(as_rows(images)), k=self.k)
+        return from_space(full(as_rows(images)).contiguous(), k=self.k)
 
     def pool(self, x: PolarPoint) -> PolarPoint:
         return self.halve(x, k=self.k)

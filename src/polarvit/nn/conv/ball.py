@@ -7,7 +7,7 @@ offsets of hyperplanes and in the variance. Points are kept off the boundary as 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -89,14 +89,17 @@ class PoincareBatchNorm2d(nn.Module):
     """bias (+) (sqrt(gain/(variance + eps)) (x) ((-mean) (+) x)), mean the gyromidpoint of all pixels.
 
     The variance is the mean squared distance to it, in units of length; running values as in `PolarBatchNorm2d`, the
-    mean moving along the geodesic. The bias point is stored as v [n].
+    mean moving along the geodesic. The bias point is stored as v [n]. `activation="relu"` applies ReLU behind it, in
+    the tangent space at the origin.
     """
 
     roles: ClassVar[dict[str, Role]] = {"gain": NO_DECAY, "bias": MANIFOLD}
 
-    def __init__(self, dim: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+    def __init__(
+        self, dim: int, eps: float = 1e-5, momentum: float = 0.1, activation: Literal["relu"] | None = None
+    ) -> None:
         super().__init__()
-        self.dim, self.eps, self.momentum = dim, eps, momentum
+        self.dim, self.eps, self.momentum, self.activation = dim, eps, momentum, activation
         self.gain = nn.Parameter(torch.ones(()))
         self.bias = nn.Parameter(torch.zeros(dim))
         self.register_buffer("running_mean", torch.zeros(dim))
@@ -114,7 +117,8 @@ class PoincareBatchNorm2d(nn.Module):
         else:
             variance = full(self.running_variance)
         scaled = exp0(v * torch.sqrt(full(self.gain).clamp_min(0.0) / (variance + self.eps)))
-        return mobius_add(exp0(0.5 * full(self.bias) / sqrt_k(k, x)), scaled)
+        out = mobius_add(exp0(0.5 * full(self.bias) / sqrt_k(k, x)), scaled)
+        return out if self.activation is None else exp0(torch.relu(log0(out)))
 
     def midpoint(self, x: Tensor) -> Tensor:
         """1/2 (x) (sum lambda x / sum (lambda - 1)) over all pixels of all processes."""
@@ -132,4 +136,4 @@ class PoincareBatchNorm2d(nn.Module):
         self.running_variance.lerp_(variance.to(self.running_variance.dtype), self.momentum)
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, eps={self.eps}, momentum={self.momentum}"
+        return f"{self.dim}, eps={self.eps}, momentum={self.momentum}, activation={self.activation}"

@@ -6,7 +6,7 @@ They are here to be compared with the polar layers. What published code clamps i
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -79,14 +79,21 @@ class LorentzBatchNorm2d(nn.Module):
     """exp_b PT_o->b (gain/(s + eps) PT_mean->o log_mean x), then the soft radius cap: [B, H, W, n+1] -> the same.
 
     `mean` is the centroid of the images' centroids, s the mean length of the logarithms; running values as in
-    `PolarBatchNorm2d`. The bias point is stored as v [n].
+    `PolarBatchNorm2d`. The bias point is stored as v [n]. `activation="relu"` applies ReLU to the space part behind it.
     """
 
     roles: ClassVar[dict[str, Role]] = {"gain": NO_DECAY, "bias": MANIFOLD}
 
-    def __init__(self, dim: int, eps: float = 1e-5, momentum: float = 0.1, k: float = 1.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        k: float = 1.0,
+        activation: Literal["relu"] | None = None,
+    ) -> None:
         super().__init__()
-        self.dim, self.eps, self.momentum, self.k = dim, eps, momentum, k
+        self.dim, self.eps, self.momentum, self.k, self.activation = dim, eps, momentum, k, activation
         self.gain = nn.Parameter(torch.ones(()))
         self.bias = nn.Parameter(torch.zeros(dim))
         self.register_buffer("running_mean", torch.zeros(dim))
@@ -111,7 +118,8 @@ class LorentzBatchNorm2d(nn.Module):
             spread = full(self.running_spread)
         xi = xi * (full(self.gain) / (spread + self.eps))
         bias = exp0(full(self.bias), k=k)
-        return soft_radius_cap(exp_map(bias, ambient.transport(start, bias, xi, k=k), k=k), k=k)
+        out = soft_radius_cap(exp_map(bias, ambient.transport(start, bias, xi, k=k), k=k), k=k)
+        return out if self.activation is None else ambient.from_space(torch.relu(out[..., 1:]), k=k)
 
     @torch.no_grad()
     def remember(self, mean: Tensor, spread: Tensor) -> None:
@@ -123,7 +131,7 @@ class LorentzBatchNorm2d(nn.Module):
         self.running_spread.lerp_(spread.to(self.running_spread.dtype), self.momentum)
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, eps={self.eps}, momentum={self.momentum}"
+        return f"{self.dim}, eps={self.eps}, momentum={self.momentum}, activation={self.activation}"
 
 
 def max_pool(x: Tensor, *, k: float = 1.0) -> Tensor:
