@@ -52,6 +52,21 @@ def test_every_precision_and_batch_is_timed(tmp_path: Path) -> None:
     assert [(row["precision"], row["batch"]) for row in rows] == [("fp32", 2), ("fp32", 3), ("bf16", 2), ("bf16", 3)]
 
 
+def test_what_is_measured_outlives_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = step.measure
+
+    def interrupted(*arguments: Any) -> list[step.Row]:
+        if arguments[4] == "bf16":
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    monkeypatch.setattr(step, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step.run(**SMALL, precisions=["fp32", "bf16"], only=[BASE], out=tmp_path)
+    record = json.loads((tmp_path / "step-tiny-cpu.json").read_text())
+    assert [row["precision"] for row in record["rows"]] == ["fp32"]
+
+
 def test_one_that_cannot_run_does_not_end_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = step.prepare
 

@@ -130,7 +130,9 @@ def check_told(name: str, told: Settings) -> None:
 def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
     """`3` is a number of seeds, `0,2,5` or `4,` are the seeds themselves."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() for part in parts) or text.strip() == "0":
+    if text.strip() == "0":
+        raise typer.BadParameter("0 seeds are none; seed 0 alone is '0,'", param_hint="--seeds")
+    if not parts or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(f"'{text}' is neither a number of seeds nor a list like 0,2,5", param_hint="--seeds")
     if "," not in text:
         return int(parts[0]), ()

@@ -31,6 +31,26 @@ def machine_name(device: torch.device) -> str:
     )
 
 
+def keep(
+    out: Path | None,
+    name: str,
+    device: torch.device,
+    content: dict[str, Any],
+    claims: Sequence[Claim],
+    precision: str,
+) -> tuple[dict[str, Any], Path | None]:
+    """Write `name`.json, with `-cpu` in its name where there was no GPU; the record and where it lies."""
+    judged = device.type == "cuda"
+    record = provenance(seed=0, quick=not judged, product_precision=precision)
+    record["packages"] |= {package: package_version(package) for package in ("triton", "timm")}
+    record |= {"device": machine_name(device), **content, "bars": [claim.record(judged) for claim in claims]}
+    if out is None:
+        return record, None
+    path = out / f"{name}{'' if judged else '-cpu'}.json"
+    write_json(path, record)
+    return record, path
+
+
 def leave(
     out: Path | None,
     name: str,
@@ -40,15 +60,10 @@ def leave(
     draw: Callable[..., None],
     precision: str,
 ) -> dict[str, Any]:
-    """Show the bars, then write `name`.json and `name`.png, with `-cpu` in their names where there was no GPU."""
-    judged = device.type == "cuda"
-    show(claims, judged)
-    record = provenance(seed=0, quick=not judged, product_precision=precision)
-    record["packages"] |= {package: package_version(package) for package in ("triton", "timm")}
-    record |= {"device": machine_name(device), **content, "bars": [claim.record(judged) for claim in claims]}
-    if out is not None:
-        path = out / f"{name}{'' if judged else '-cpu'}.json"
-        write_json(path, record)
+    """Show the bars, write the record and its picture beside it."""
+    show(claims, device.type == "cuda")
+    record, path = keep(out, name, device, content, claims, precision)
+    if path is not None:
         console().print(f"written: {path}")
         try:
             draw(path.with_suffix(".png"), machine=machine_name(device))

@@ -21,7 +21,7 @@ from torch import Tensor
 from polarvit.experiments.bench import bars
 from polarvit.experiments.bench.contestants import BASE, Contestant, Setting, chosen
 from polarvit.experiments.bench.picture import draw_steps
-from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
+from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.start import Started, cold_start, start
 from polarvit.experiments.bench.timing import Budget, Timed, Times, captured
 from polarvit.models import PolarViTConfig
@@ -70,7 +70,16 @@ def run(
     sizes = [b if cuda else min(b, 8) for b in batches or [BATCH[size]]]
     sizes = sorted(set(sizes))
     budget = Budget(seconds, len(precisions) * len(sizes))
+    rows: list[Row] = []
     starts: dict[str, float] = {}
+    content = {"setting": setting.__dict__, "cold_start_seconds": starts, "rows": rows}
+    name, used = f"step-{size}", ",".join(precisions)
+    for precision in precisions:
+        for batch in sizes:
+            found = measure(contestants, setting, here, batch, precision, compiled, budget)
+            show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
+            rows += found
+            keep(out, name, here, content, judge(rows, setting, starts), used)  # what is measured outlives an end here
     if cuda if cold is None else cold:
         for key in (one.key for one in contestants if one.key in COLD):
             try:
@@ -78,23 +87,8 @@ def run(
                 budget.say(f"cold start of '{key}': {starts[key]:.1f} s to the first training step")
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 budget.say(f"{error}"[:300])
-    rows: list[Row] = []
-    for precision in precisions:
-        for batch in sizes:
-            found = measure(contestants, setting, here, batch, precision, compiled, budget)
-            show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
-            rows += found
-    claims = judge(rows, setting, starts)
-    content = {"setting": setting.__dict__, "cold_start_seconds": starts, "rows": rows}
-    return leave(
-        out,
-        f"step-{size}",
-        here,
-        content,
-        claims,
-        partial(draw_steps, rows=rows, setting=setting),
-        ",".join(precisions),
-    )
+    claims, draw = judge(rows, setting, starts), partial(draw_steps, rows=rows, setting=setting)
+    return leave(out, name, here, content, claims, draw, used)
 
 
 def measure(
