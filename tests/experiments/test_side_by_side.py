@@ -83,6 +83,15 @@ def test_a_worker_is_told_to_stop_when_its_parent_is_gone() -> None:
         worker.wait()
 
 
+def test_a_worker_stopped_before_its_first_step_is_not_dead(tmp_path: Path) -> None:
+    started = Job("a", tmp_path, 1, "running")
+    started.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
+    said: list[str] = []
+    module.stop([started])
+    module.collect([started], said.append)
+    assert (started.state, said) == ("stopped", [])
+
+
 def test_a_worker_killed_from_outside_is_dead(tmp_path: Path) -> None:
     victim = Job("victim", tmp_path, 5)
     with (tmp_path / "worker.log").open("wb") as log:

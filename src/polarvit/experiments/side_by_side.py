@@ -45,6 +45,8 @@ class Job:
     state: str = "waiting"
     """waiting, running, finished, stopped (saved) or dead."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    asked: bool = False
+    """Whether it was asked to stop."""
 
     def why(self) -> str:
         """The last words of a worker that died."""
@@ -138,13 +140,18 @@ def collect(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
             assert job.process.stdin is not None
             job.process.stdin.close()
             job.state = {0: "finished", STOPPED: "stopped"}.get(job.process.returncode, "dead")
+            if job.asked and job.process.returncode == -signal.SIGTERM:
+                job.state = "stopped"  # before its first step: it had nothing to save yet
             if job.state == "dead":
                 say(f"{job.name}: {job.why()}")
 
 
 def stop(jobs: Sequence[Job]) -> None:
     """Ask running workers to save and stop, wait for them, and kill who does not come to an end."""
-    running = [job.process for job in jobs if job.process is not None and job.process.poll() is None]
+    asked = [job for job in jobs if job.process is not None and job.process.poll() is None]
+    for job in asked:
+        job.asked = True
+    running = [job.process for job in asked if job.process is not None]
     for process in running:
         process.send_signal(signal.SIGTERM)
     end = time.monotonic() + GRACE
