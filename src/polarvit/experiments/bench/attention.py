@@ -21,6 +21,7 @@ from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, ma
 from polarvit.experiments.bench.timing import Budget, Timed, captured, extra_memory
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.attention import polar_attention, reference_attention
+from polarvit.models.vit import MOST_WRITTEN_OUT, written_out_attention
 from polarvit.tables import console, table
 from polarvit.training.step import set_precision
 
@@ -34,6 +35,7 @@ LABELS = {
     "sdpa": "SDPA, float32 with TF32 products",
     "sdpa-strict": "SDPA, strict float32",
     "sdpa-bf16": "SDPA, bf16",
+    "written-out": "dot products written out, compiled, TF32",
     "polar": "polar, as the model calls it",
     "row-major": "polar, directions not yet transposed",
     "reference": "polar, compiled reference",
@@ -52,11 +54,16 @@ class Core:
             self.leaves = [torch.randn(shape, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
             self.function = lambda *x: (F.scaled_dot_product_attention(*x),)
             return
+        wanted = compiled and device.type == "cuda"
+        if key == "written-out":
+            self.leaves = [torch.randn(shape, device=device).requires_grad_() for _ in range(3)]
+            dots = torch.compile(written_out_attention, dynamic=False) if wanted else written_out_attention
+            self.function = lambda *x: (dots(*x),)
+            return
         scale = torch.full((heads,), d**-0.5, device=device)
         self.leaves = [*points(shape, device, first=key == "polar"), scale.requires_grad_()]
         core: Callable[..., PolarPoint] = polar_attention
         if key == "reference":
-            wanted = compiled and device.type == "cuda"
             core = torch.compile(reference_attention, dynamic=False) if wanted else reference_attention
         self.function = lambda *x: core(*(PolarPoint(*x[i : i + 2]) for i in (0, 2, 4)), x[6])
 
@@ -125,6 +132,8 @@ def measure(shape: Shape, device: torch.device, budget: Budget, reference: bool 
     cases: dict[str, Timed] = {}
     for key, label in LABELS.items():
         if key == "reference" and (not reference or 4 * b * h * n * n > LARGEST_MATRIX):
+            continue
+        if key == "written-out" and n > MOST_WRITTEN_OUT:
             continue
         row: dict[str, Any] = {"key": key, "label": label}
         rows.append(row)
