@@ -103,3 +103,22 @@ def test_it_names_bad_arguments() -> None:
         PolarAttention(8, 2, HoroShift(2, 4))(tokens(1, 4, 8).map(torch.Tensor.float))
     with pytest.raises(ValueError, match="head dimension >= 4, got 3"):
         HoroShift(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fused"), [("anchored", True), ("lorentz", True), ("free_power", True), ("hard_bound", False)]
+)
+def test_queries_keys_and_values_at_once_are_those_made_one_by_one(rule: str, fused: bool) -> None:
+    torch.manual_seed(0)
+    layer = PolarAttention(12, 3, HoroShift(3, 4), rule=rule).double()
+    for linear in (layer.query, layer.key, layer.value):
+        if fused:
+            linear.rule.shift(0.2)
+    positions, extent = (t.double() for t in grid_positions((2, 3)))
+    x = tokens(2, 6, 12)
+    assert layer.together() is fused
+    at_once = layer(x, positions, extent)
+    layer.one_by_one = True
+    one_by_one = layer(x, positions, extent)
+    for found, expected in zip(at_once, one_by_one, strict=True):
+        torch.testing.assert_close(found, expected)

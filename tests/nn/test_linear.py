@@ -110,6 +110,22 @@ def test_rules_say_what_they_say() -> None:
     assert deviated.beta_anchor == 1
 
 
+@pytest.mark.parametrize("rule", [name for name, make in RADIUS_RULES.items() if make(3).affine])
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_the_fused_layer_has_the_radius_of_the_rule(rule: str, activation: str | None) -> None:
+    torch.manual_seed(0)
+    layer, x = PolarLinear(6, 5, activation, rule=rule).double(), points(10, 6)  # type: ignore[arg-type]
+    if not layer.rule.bounded:
+        layer.rule.shift(0.3)
+    h = torch.cosh(x.radius).unsqueeze(-1) * (
+        layer.time_weight + torch.tanh(x.radius).unsqueeze(-1) * F.linear(x.direction, layer.weight)
+    )
+    h = F.gelu(h) if activation else h
+    klein = torch.tanh(x.radius).unsqueeze(-1) * x.direction
+    expected = layer.rule(torch.log(h.norm(dim=-1)), x.radius, x.direction, klein)
+    torch.testing.assert_close(layer(x).radius, expected)
+
+
 def test_asinh_of_an_exponential_is_exact_at_both_ends() -> None:
     l = torch.tensor([-80.0, -1.0, 0.0, 1.0, 80.0, 1000.0], dtype=torch.float64)
     expected = torch.cat([torch.asinh(l[:5].exp()), l[5:] + torch.log(torch.tensor(2.0, dtype=torch.float64))])

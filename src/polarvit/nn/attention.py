@@ -16,7 +16,6 @@ from polarvit.kernels.heads import merge_heads, project_heads
 from polarvit.nn.linear import PolarLinear, joined
 from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
 from polarvit.nn.precision import full, halved, in_full_precision, product_features_first
-from polarvit.nn.radius import AnchoredRadius
 from polarvit.parameters import NO_DECAY, Role
 
 
@@ -80,7 +79,7 @@ class PolarAttention(nn.Module):
             raise ValueError(f"PolarAttention: {type(self.position).__name__} needs positions and extent")
         layers = (self.query, self.key, self.value)
         if self.together():
-            weight = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])  # type: ignore[misc]
+            weight = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])
             return self.project_together(x, product_features_first(x.direction, weight), positions, extent, k=k)
         q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
         if placed:
@@ -89,7 +88,7 @@ class PolarAttention(nn.Module):
 
     def together(self) -> bool:
         """Whether one product and one kernel make queries, keys and values at once."""
-        rules = all(type(layer.rule) is AnchoredRadius for layer in (self.query, self.key, self.value))
+        rules = all(layer.rule.affine and not layer.rule.bounded for layer in (self.query, self.key, self.value))
         plane = isinstance(self.position, NoShift) or (
             isinstance(self.position, HoroShift) and self.position.grid_axes == 2
         )
@@ -106,7 +105,7 @@ class PolarAttention(nn.Module):
             y,
             rescale(x.radius, k),
             torch.stack([full(layer.time_weight) for layer in layers]),
-            torch.stack([torch.stack(layer.rule.scalars()) for layer in layers]),  # type: ignore[operator]
+            torch.stack([torch.stack(layer.rule.scalars()) for layer in layers]),
             full(self.log_gain),
             None if encoding is None else full(encoding.rate),
             None if positions is None or extent is None else positions / extent,

@@ -13,7 +13,7 @@ from polarvit.geometry.scaled import rescale, restore, sqrt_k
 from polarvit.kernels.linear import linear_epilogue
 from polarvit.kernels.linear.reference import log_cosh, preactivation
 from polarvit.nn.precision import full, halved, in_full_precision, rough_product
-from polarvit.nn.radius import AnchoredRadius, RadiusRule, radius_rule
+from polarvit.nn.radius import RadiusRule, radius_rule
 from polarvit.parameters import ORDINARY, Role
 
 Activation = Literal["relu", "gelu"]
@@ -80,7 +80,7 @@ class PolarLinear(nn.Module):
 
     def joined_weight(self) -> Tensor:
         """W_s, and below it phi, so that one product gives both; padded to a multiple of 8 rows."""
-        if not isinstance(self.rule, AnchoredRadius):
+        if not self.rule.affine:
             return self.weight
         return joined([self.weight], [self.rule.phi])
 
@@ -88,7 +88,7 @@ class PolarLinear(nn.Module):
     def finish(self, x: PolarPoint, y: Tensor, *, k: float | Tensor = 1.0, half: bool = False) -> PolarPoint:
         """Everything after the matrix product `y` of the directions: activation, direction and radius."""
         a = rescale(x.radius, k)
-        if isinstance(self.rule, AnchoredRadius):
+        if self.rule.affine:
             radius, direction = linear_epilogue(
                 y,
                 a,

@@ -26,6 +26,10 @@ class RadiusRule(nn.Module):
     """
 
     bounded: ClassVar[bool] = False
+    affine: ClassVar[bool] = False
+    """Whether l is beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0 with some constants: the fused layer takes those
+    from `phi` and `scalars`."""
+    phi: Tensor
 
     def __init__(self, in_features: int) -> None:
         super().__init__()
@@ -37,6 +41,14 @@ class RadiusRule(nn.Module):
     def shift(self, delta: float) -> None:
         raise TypeError(f"{type(self).__name__} has no log radius to shift")
 
+    def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
+        """beta, lambda and phi_0 in full precision, of an `affine` rule."""
+        raise TypeError(f"{type(self).__name__} is not affine")
+
+    def bound_radius(self, radius: Tensor) -> Tensor:
+        """The radius as it is; a rule with a bound cuts it off."""
+        return radius
+
 
 class AnchoredRadius(RadiusRule):
     """l = beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0, a' = asinh(e^l): the paper's rule.
@@ -45,6 +57,7 @@ class AnchoredRadius(RadiusRule):
     standard deviation of a random start away from the anchor.
     """
 
+    affine = True
     roles: ClassVar[dict[str, Role]] = {"beta": ANCHORED, "slope": ANCHORED, "phi": ANCHORED, "phi0": ANCHORED}
 
     def __init__(self, in_features: int, deviation: float = 0.0) -> None:
@@ -67,12 +80,7 @@ class AnchoredRadius(RadiusRule):
         return self.bound_radius(radius_of_log_sinh(l))
 
     def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
-        """beta, lambda and phi_0 in full precision, as the fused layer takes them."""
         return full(self.beta), full(self.slope), full(self.phi0)
-
-    def bound_radius(self, radius: Tensor) -> Tensor:
-        """The radius as it is; a rule with a bound cuts it off."""
-        return radius
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
@@ -83,15 +91,20 @@ class AnchoredRadius(RadiusRule):
 class FreePower(RadiusRule):
     """l = beta ln(|h|/sqrt k) + phi_0 from a random start, decaying to nothing."""
 
+    affine = True
     roles: ClassVar[dict[str, Role]] = {"phi0": NO_DECAY}
 
     def __init__(self, in_features: int) -> None:
         super().__init__(in_features)
         self.beta = nn.Parameter(torch.randn(()))
         self.phi0 = nn.Parameter(torch.randn(()))
+        self.register_buffer("phi", torch.zeros(in_features), persistent=False)
 
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
         return radius_of_log_sinh(full(self.beta) * log_norm + full(self.phi0))
+
+    def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
+        return full(self.beta), torch.zeros_like(full(self.beta)), full(self.phi0)
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:
@@ -152,16 +165,24 @@ class HardBound(AnchoredRadius):
 class LorentzRadius(RadiusRule):
     """a' = asinh(|h|/sqrt k): the general Lorentz layer, without any radius parameters.
 
-    Calibration needs a scale, so the log radius has a fixed offset, kept in a buffer.
+    Calibration needs a scale, so the log radius has a fixed offset, kept in a buffer. It is the anchored rule with beta
+    1 and zeros, and runs as fast.
     """
+
+    affine = True
 
     def __init__(self, in_features: int) -> None:
         super().__init__(in_features)
         self.register_buffer("offset", torch.zeros(()))
+        self.register_buffer("phi", torch.zeros(in_features), persistent=False)
         self.offset: Tensor
 
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
         return radius_of_log_sinh(log_norm + full(self.offset))
+
+    def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
+        offset = full(self.offset)
+        return torch.ones_like(offset), torch.zeros_like(offset), offset
 
     @torch.no_grad()
     def shift(self, delta: float) -> None:

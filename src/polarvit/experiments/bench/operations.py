@@ -108,7 +108,7 @@ def head_points(s: Sizes, device: torch.device) -> list[Tensor]:
 def project(s: Sizes, device: torch.device, plain: bool) -> Prepared:
     module = attention_module(s, device, plain)
     layers = (module.query, module.key, module.value)
-    rows = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])  # type: ignore[misc]
+    rows = joined([layer.weight for layer in layers], [layer.rule.phi for layer in layers])
     positions, extent = (x.to(device) for x in grid_positions((s.side, s.side)))
     radius, direction = points((s.batch, s.tokens, s.dim), device)
 
