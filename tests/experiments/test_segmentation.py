@@ -32,7 +32,9 @@ def done(settings: Settings) -> Path:
     return settings.out
 
 
-def test_the_table_records_ours_beside_the_papers(done: Path) -> None:
+def test_the_table_records_ours_beside_the_papers(
+    done: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     record = json.loads((done / "segmentation-quick.json").read_text())
     found = {row["name"]: row for row in record["rows"]}
     assert len(found) == 20
@@ -43,6 +45,11 @@ def test_the_table_records_ours_beside_the_papers(done: Path) -> None:
         assert found[name]["runs"][0]["hausdorff95"] >= 0
     assert found["polar_busi"]["seeds"] == 0
     assert record["summary"]["polar_kvasir"]["value"].endswith("(1 seed of 2 steps)")
+    capsys.readouterr()
+    table.run(settings)  # nothing is left to train
+    printed = capsys.readouterr().out
+    assert "HD95, px" in printed
+    assert f"{found['polar_kvasir']['runs'][0]['image_dice']:.3f}" in printed
 
 
 def test_every_row_resolves_to_the_papers_recipe() -> None:
@@ -77,6 +84,19 @@ def test_robustness_measures_every_strength(done: Path, settings: Settings) -> N
     expected = next(row["mean"] for row in trained if row["name"] == "polar_kvasir")
     assert clean[0]["dice"] == pytest.approx(expected, rel=1e-4)
     assert (done / "segmentation-robustness-quick.png").is_file()
+
+
+def test_labels_that_would_cover_each_other_move_apart() -> None:
+    found = robustness.apart({"a": 0.80, "b": 0.79, "c": 0.5}, 0.1)
+    assert found == pytest.approx({"a": 0.845, "b": 0.745, "c": 0.5})
+    assert robustness.apart({"a": 1.0, "b": 0.0}, 0.1) == {"a": 1.0, "b": 0.0}
+    close = robustness.apart({"a": 0.5, "b": 0.42, "c": 0.45}, 0.1)
+    assert [round(close[name] - close["b"], 6) for name in ("c", "a")] == [0.1, 0.2]
+
+
+def test_runs_of_another_length_leave_the_table_of_the_paper_alone(tmp_path: Path) -> None:
+    assert rows.at(Settings(tmp_path))[1].out == tmp_path
+    assert rows.at(Settings(tmp_path, steps=200))[1].out == tmp_path / "segmentation" / "200-steps"
 
 
 def test_pictures_show_the_bottleneck(done: Path, settings: Settings) -> None:

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from polarvit.data.sampler import SequentialPlan
 from polarvit.experiments.catalogue.segmentation import SETS
-from polarvit.experiments.pictures import NoPictures, figure
+from polarvit.experiments.pictures import GREY, NoPictures, figure
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.segmentation.rows import Trained, trained
+from polarvit.experiments.segmentation.rows import Trained, at, trained
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console, table
 from polarvit.training import SettingsError
@@ -62,6 +62,7 @@ def run(settings: Settings) -> list[str]:
     if not found:
         raise SettingsError(f"no trained nets under {settings.runs}; run first: polarvit reproduce segmentation")
     record: dict[str, Any] = {}
+    settings = at(settings)[1]
     with place(settings.device) as here:
         for key, nets in found.items():
             record[key] = {net: radii(one, here) for net, one in nets.items()}
@@ -161,6 +162,8 @@ def draw(found: Sequence[Example], path: Path, title: str) -> None:
         for ax, name in zip(axes[0], names, strict=True):
             ax.set_title(name, fontsize=10.5)
         axes[0][0].set_title(f"{title}: image", fontsize=10.5)
+        legend = "green: found    vermilion: only the net sees it    blue: missed    white line: the truth"
+        axes[0][0].figure.supxlabel(legend, fontsize=9.5, color=GREY)
 
 
 def sentence(found: dict[str, float]) -> str:

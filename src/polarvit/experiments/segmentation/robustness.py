@@ -11,7 +11,7 @@ from polarvit.experiments.catalogue.segmentation import PAPER, SETS
 from polarvit.experiments.pictures import BLUE, GREY, VERMILION, NoPictures, figure, label
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.segmentation.corruptions import CLEAN, CORRUPTIONS, CorruptingAugmenter
-from polarvit.experiments.segmentation.rows import Trained, trained
+from polarvit.experiments.segmentation.rows import Trained, at, trained
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console, table
 from polarvit.training import MaskScores, SettingsError
@@ -44,6 +44,7 @@ def run(settings: Settings) -> list[str]:
     if not found:
         raise SettingsError(f"no trained nets under {settings.runs}; run first: polarvit reproduce segmentation")
     points: list[Point] = []
+    settings = at(settings)[1]
     with place(settings.device) as here:
         for one in found:
             points += measured(one, here)
@@ -137,13 +138,29 @@ def picture(points: Sequence[Point], path: Path) -> None:
     with figure(path, 11, 2.9 * len(keys), len(CORRUPTIONS), rows=len(keys), squeeze=False) as axes:
         for row, key in zip(axes, keys, strict=True):
             for ax, (name, (_, meaning, _)) in zip(row, CORRUPTIONS.items(), strict=True):
-                for net, colour in NETS.items():
-                    curve = line(points, net, key, name)
-                    if not curve:
-                        continue
-                    ax.plot([p.strength for p in curve], [p.dice for p in curve], "o-", color=colour, markersize=3.5)
-                    label(ax, curve[-1].strength, curve[-1].dice, f" {net}", colour, va="center", clip_on=False)
+                curves = {net: curve for net in NETS if (curve := line(points, net, key, name))}
+                for net, curve in curves.items():
+                    strengths, dice = [p.strength for p in curve], [p.dice for p in curve]
+                    ax.plot(strengths, dice, "o-", color=NETS[net], markersize=3.5)
+                low, high = ax.get_ylim()
+                heights = apart({net: curve[-1].dice for net, curve in curves.items()}, 0.09 * (high - low))
+                for net, height in heights.items():
+                    label(ax, curves[net][-1].strength, height, f" {net}", NETS[net], va="center", clip_on=False)
                 ax.set_title(f"{SETS[key]}: {name}")
                 ax.set_xlabel(meaning)
                 ax.margins(x=0.18)
             row[0].set_ylabel("test Dice")
+
+
+def apart(heights: dict[str, float], gap: float) -> dict[str, float]:
+    """Heights of labels, moved as little as it takes for none to be nearer than `gap` to the next."""
+    stacks: list[list[str]] = []  # of labels that touch, from below
+
+    def centre(stack: list[str]) -> float:
+        return sum(heights[name] for name in stack) / len(stack)
+
+    for name in sorted(heights, key=lambda name: heights[name]):
+        stacks.append([name])
+        while len(stacks) > 1 and centre(stacks[-1]) - centre(stacks[-2]) < gap * sum(map(len, stacks[-2:])) / 2:
+            stacks[-2:] = [stacks[-2] + stacks[-1]]
+    return {name: centre(stack) + gap * (i - (len(stack) - 1) / 2) for stack in stacks for i, name in enumerate(stack)}

@@ -26,7 +26,12 @@ ROWS = tuple(
 
 
 def at(settings: Settings) -> tuple[tuple[Row, ...], Settings]:
-    """Rows and settings with `--data`, which here is the folder that holds the prepared sets, put into the rows."""
+    """Rows and settings with `--data`, which here is the folder that holds the prepared sets, put into the rows.
+
+    What comes of runs of another length than the paper's goes into a folder of its own.
+    """
+    if settings.steps is not None and not settings.quick:
+        settings = replace(settings, out=settings.out / NAME / f"{settings.steps}-steps")
     if settings.data is None or settings.quick:
         return ROWS, replace(settings, data=None)
     root = settings.data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from polarvit.experiments.catalogue.segmentation import PAPER, SETS
@@ -26,6 +26,7 @@ def run(settings: Settings) -> list[str]:
 
     Only a polar run must not diverge: the other nets may, as the paper's did, and the table counts that.
     """
+    records = settings.out / NAME
     rows, settings = at(settings)
     if not settings.only:
         there = tuple(row.name for row in rows if ready(row, settings))
@@ -34,7 +35,7 @@ def run(settings: Settings) -> list[str]:
                 "no segmentation set is prepared here; see docs/segmentation.md, or try --quick, or give --data"
             )
         settings = replace(settings, only=there)
-    failures = study(NAME, "Medical segmentation", rows, settings, records=settings.out / NAME, show=show, note=NOTE)
+    failures = study(NAME, "Medical segmentation", rows, settings, records=records, show=show, note=NOTE)
     return [failure for failure in failures if failure.startswith(PAPER["polar"][0]) or " diverged (" not in failure]
 
 
@@ -47,7 +48,24 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
         found = [cell([result for result in results if result.row == own[key]]) for key in SETS]
         cells += [[label, "paper", *values], ["", "ours", *found], None]
     columns = ["net", "", *SETS.values()]
-    console().print(table(f"{title}: test Dice", columns, cells, caption=toys + note, text=("",)))
+    out = console()
+    out.print(table(f"{title}: test Dice", columns, cells, caption=toys + note, text=("",)))
+    if scored := [[*by_image(row, results)] for row in rows if any(r.row == row and r.metrics for r in results)]:
+        columns = ["run", "Dice per image", "IoU", "HD95, px", "parameters", "seeds", "minutes"]
+        out.print(table("Of the foreground, image by image: what clinicians use", columns, scored))
+
+
+def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
+    """The means over seeds of a row's scores by image, its size, seeds and minutes."""
+    own = [result for result in results if result.row == row and result.metrics is not None]
+    scores = [result.scores or {} for result in own]
+    yield row.label
+    for name, digits in (("image_dice", 3), ("iou", 3), ("hausdorff95", 1)):
+        yield f"{statistics.fmean(score[name] for score in scores):.{digits}f}"
+    metrics = [result.metrics or {} for result in own]
+    yield f"{metrics[0]['parameters']:,}"
+    yield str(len(own))
+    yield f"{statistics.fmean(each['seconds'] for each in metrics) / 60:.1f}"
 
 
 def cell(results: Sequence[Result]) -> str:
