@@ -103,3 +103,21 @@ def test_sine_cosine_table_wants_quarters() -> None:
         sincos_table((2, 2), 6)
     with pytest.raises(ValueError, match="unknown positional encoding"):
         positional_encoding("spiral", 2, 8)
+
+
+@pytest.mark.parametrize("name", ["separate", "joint", "boost", "rotary"])
+def test_rates_spread_in_even_ratios_one_axis_against_the_other(name: str) -> None:
+    layer = positional_encoding(name, 3, 8, rate=2.0)
+    layer.spread(4.0)
+    expected = torch.tensor([[0.5, 8.0], [2.0, 2.0], [8.0, 0.5]])
+    torch.testing.assert_close(layer.rate.detach(), expected)
+    with pytest.raises(ValueError, match="factor above 0, got -1"):
+        layer.spread(-1.0)
+
+
+def test_a_spread_of_one_changes_nothing_and_no_rates_need_none() -> None:
+    layer = positional_encoding("separate", 5, 8)
+    layer.spread(1.0)
+    assert torch.equal(layer.rate, torch.full((5, 2), 4.0))
+    assert list(positional_encoding("boost", 1, 8).rate.flatten()) == [1.0, 1.0]
+    positional_encoding("none", 2, 8).spread(3.0)

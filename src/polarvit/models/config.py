@@ -123,6 +123,8 @@ class PolarViTConfig(VisionConfig):
     """Relative encoding of queries and keys: the paper's horoshift, the exact two-dimensional one, or a sibling."""
     rate: float | None = None
     """Initial rate rho_h of the encoding; None is 4 for a horoshift and 1 for its siblings."""
+    rate_spread: float = 1.0
+    """Initial rates of the heads reach from 1/rate_spread to rate_spread times `rate`."""
     temperature: float = 1.0
     """Initial temperature tau_h of attention."""
     residual: Literal["boost", "exact_boost", "ambient_boost", "space"] = "boost"

@@ -44,6 +44,7 @@ class PolarBlock(nn.Module):
         super().__init__()
         c = config
         encoding = positional_encoding(c.position, c.heads, c.dim // c.heads, rate=c.rate)
+        encoding.spread(c.rate_spread)
         self.norm1 = GyroLayerNorm(c.dim, c.norm_eps, c.k, before_product=True)
         self.attention = PolarAttention(
             c.dim, c.heads, encoding, c.dropout, c.temperature, c.rule, c.time_init, c.implementation

@@ -42,6 +42,17 @@ class PositionalEncoding(nn.Module):
         """Least head dimension for this many grid axes."""
         return 2 * grid_axes
 
+    @torch.no_grad()
+    def spread(self, factor: float) -> None:
+        """Let heads start with rates from 1/factor to factor times theirs, in even ratios; along every second grid
+        axis the other way round, so that some heads begin narrow in rows, others in columns, those between in both.
+        """
+        if factor <= 0:
+            raise ValueError(f"{type(self).__name__}: rates spread by a factor above 0, got {factor}")
+        factors = float(factor) ** (torch.linspace(-1, 1, self.heads) if self.heads > 1 else torch.zeros(1))
+        for axis in range(self.grid_axes):
+            self.rate[:, axis] *= (factors if axis % 2 == 0 else factors.flip(0)).to(self.rate)
+
     def shifts(self, positions: Tensor, extent: Tensor) -> Tensor:
         """t [H, N, axes] = m rho_h / M."""
         return full(self.rate).unsqueeze(1) * (full(positions) / full(extent)).unsqueeze(0)
@@ -138,6 +149,9 @@ class NoShift(PositionalEncoding):
     def __init__(self, heads: int, head_dim: int, grid_axes: int = 2, rate: float | None = None) -> None:
         nn.Module.__init__(self)
         self.heads, self.head_dim, self.grid_axes = heads, head_dim, grid_axes
+
+    def spread(self, factor: float) -> None:
+        """There are no rates."""
 
     def forward(self, p: PolarPoint, positions: Tensor, extent: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
         return p

@@ -25,7 +25,8 @@ from polarvit.training.distributed import Place
 from polarvit.training.recipe import Precision
 from polarvit.training.step import TrainingStep, set_precision
 
-LR = 1e-3
+LR = 1e-6
+"""So small that the model stays what it was: kernels choose their way by the radii they meet."""
 PATIENCE = 600
 """Seconds after which a cold start is given up."""
 

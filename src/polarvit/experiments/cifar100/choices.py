@@ -14,6 +14,7 @@ from polarvit.experiments.runs import Row, study
 
 NAME = "cifar100-choices"
 POLAR, JOINT, TWIN = "cifar100_polar_vit_tiny", "cifar100_polar_vit_tiny_joint", "cifar100_vit_tiny"
+SPREAD = ("model.options.rate=2.0", "model.options.rate_spread=4.0")
 TABLE = ("model.options.position_std=1.0", "optim.decay_tables=true")
 """HexFormer's position table."""
 
@@ -26,6 +27,7 @@ def choice(name: str, label: str, recipe: str, *changes: str) -> Row:
 ROWS = (
     choice("rate-1", "horoshift rates start at 1", POLAR, RATE_1),
     choice("rate-4", "horoshift rates start at 4: as it is", POLAR),
+    choice("spread", "horoshift rates of heads start between 1/2 and 8", POLAR, *SPREAD),
     choice("joint", "joint horoshift, rates start at 4", JOINT),
     choice("table", "position table of standard deviation 1, decaying", POLAR, *TABLE),
     choice("radius", "one starting radius, 3.32, everywhere", POLAR, "model.options.target_radius=3.32"),
