@@ -173,6 +173,17 @@ def test_the_rows_of_the_ablation_are_configs(narrow, images) -> None:
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("name", [*STATED, "polar_vit_tiny"])
+def test_every_part_with_parameters_is_compiled_in_training(narrow, images, name, monkeypatch) -> None:
+    model = narrow(name, **({"final_norm": True} if name == "polar_vit_tiny" else {})).train()
+    parts = []
+    monkeypatch.setattr(model, "run", lambda part, *x, **more: parts.append(part) or part(*x, **more))
+    model(images)
+    known = {id(p) for part in parts for p in part.parameters()}
+    rest = [key for key, p in model.named_parameters() if p.requires_grad and id(p) not in known]
+    assert [key for key in rest if not key.startswith("head.")] == [], "runs outside the compiled parts"
+
+
 @pytest.mark.parametrize("name", STATED)
 def test_weights_come_back_and_fit_larger_images(narrow, images, tmp_path, name) -> None:
     model = narrow(name).eval()

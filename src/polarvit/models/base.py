@@ -137,7 +137,7 @@ class VisionModel(nn.Module, Pretrained):
         norm = getattr(self, "norm", None)
         if norm is None:
             return x
-        return norm(x, k=self.k) if isinstance(x, PolarPoint) else norm(x)
+        return self.run(norm, x, k=self.k) if isinstance(x, PolarPoint) else self.run(norm, x)
 
     def after_step(self) -> None:
         """What the model does to its own weights after each update of training; most do nothing."""
