@@ -118,3 +118,12 @@ def test_ambient_tangent_vectors_have_no_norm_far_out() -> None:
         p, _ = pair("far", 100, 8, a, 1.0, torch.float32, 7)
         outward = torch.cat([torch.sinh(p.radius)[:, None], torch.cosh(p.radius)[:, None] * p.direction], -1)
         assert float((ambient.tangent_inner(outward, outward) - 1).abs().max()) > 0.1
+
+
+def test_a_centroid_without_weights_is_no_matrix_product() -> None:
+    """TF32 would cut the points of a batch norm to ten bits."""
+    points = small_points()[2].view(4, 5, -1)
+    with torch.profiler.profile() as seen:
+        mean = ambient.centroid(points, k=K)
+    assert not {"aten::matmul", "aten::bmm", "aten::mm"} & {event.key for event in seen.key_averages()}
+    torch.testing.assert_close(mean, ambient.centroid(points, torch.ones(4, 5, dtype=torch.float64), k=K))

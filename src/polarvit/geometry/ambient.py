@@ -88,11 +88,15 @@ def pairwise_distance(x: Tensor, y: Tensor, *, k: float | Tensor = 1.0) -> Tenso
 
 
 def centroid(points: Tensor, weights: Tensor | None = None, *, k: float | Tensor = 1.0) -> Tensor:
-    """sqrt(k) sum w x / | sum w x |_L for points [..., M, n+1] and weights [..., M] or [..., N, M]."""
+    """sqrt(k) sum w x / | sum w x |_L for points [..., M, n+1] and weights [..., M] or [..., N, M].
+
+    Weights make it a matrix product, without them it is a mean, which TF32 does not touch.
+    """
+    single = weights is None or weights.ndim == points.ndim - 1
     if weights is None:
-        weights = points.new_ones(points.shape[:-1])
-    single = weights.ndim == points.ndim - 1
-    mean = (weights.unsqueeze(-2) if single else weights) @ points
+        mean = points.mean(-2, keepdim=True)
+    else:
+        mean = (weights.unsqueeze(-2) if single else weights) @ points
     mean = _root(k, points) * mean / inner(mean, mean).abs().clamp_min(FLOOR).sqrt().unsqueeze(-1)
     return mean.squeeze(-2) if single else mean
 
