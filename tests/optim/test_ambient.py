@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import geoopt
 import pytest
 import torch
+from tiny_runs import differing, tiny_recipe, weights
 from torch import nn
 
 from polarvit.geometry import ambient, from_tangent0, squared_distance, to_ambient
 from polarvit.optim import AmbientRiemannianAdamW, RiemannianAdamW, param_groups
 from polarvit.optim.ambient import decayed, lifted_gradient
 from polarvit.parameters import MANIFOLD
+from polarvit.training import train
+from polarvit.training.checkpoint import CheckpointError
 
 F64 = torch.float64
 
@@ -111,3 +115,18 @@ def test_ordinary_parameters_are_left_to_the_parent() -> None:
         layer(torch.ones(1, 3)).square().sum().backward()
         optimizer.step()
     assert torch.equal(layers[0].weight, layers[1].weight)
+
+
+@pytest.mark.parametrize("name", ["polar_vit_tiny", "hexformer_tiny", "hvt_tiny"])
+def test_a_model_trains_in_ambient_arithmetic_where_asked(tmp_path: Path, name: str) -> None:
+    found = {}
+    for arithmetic in ("polar", "ambient"):
+        recipe = tiny_recipe("train.steps=3", f"optim.arithmetic={arithmetic}", name=name)
+        train(recipe, tmp_path / arithmetic, device="cpu", quiet=True)
+        found[arithmetic] = weights(tmp_path / arithmetic)
+    right, wrong = ({key: x for key, x in one.items() if key.startswith("model/")} for one in found.values())
+    for key, x in right.items():  # near the origin both are right, to sqrt(eps)
+        torch.testing.assert_close(wrong[key], x, rtol=1e-3, atol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
+    assert differing(right, wrong)
+    with pytest.raises(CheckpointError, match=r"optim\.arithmetic was 'ambient' and is 'polar' now"):
+        train(tiny_recipe("train.steps=4", name=name), tmp_path / "ambient", resume=True, device="cpu", quiet=True)

@@ -6,7 +6,8 @@
     x  <- exp_x(-lr m^/(sqrt(s^) + eps)),   m <- transported along; x and m put back on the manifold
 
 Every line has a difference of large numbers in it: T^2 - |V|^2 in the centroid, <x, h>, <xi, xi>. In float32 the decay
-step moves points outward from radius 8 on (`polarvit reproduce weight-decay`). To compare with, not to train with.
+step moves points outward from radius 8 on (`polarvit reproduce weight-decay`). To compare with;
+a model trains with it by `--set optim.arithmetic=ambient`.
 """
 
 from __future__ import annotations

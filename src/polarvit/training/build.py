@@ -6,7 +6,7 @@ from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.errors import DataError
 from polarvit.data.sampler import BatchPlan
 from polarvit.models import VisionModel, calibrate, create_model
-from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.optim import AmbientRiemannianAdamW, RiemannianAdamW, param_groups
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Recipe
 from polarvit.training.sets import Sets
@@ -47,8 +47,9 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
 
 
 def build_optimizer(recipe: Recipe, model: VisionModel, *, capturable: bool) -> RiemannianAdamW:
-    """Riemannian AdamW over the model's parameters, grouped by role."""
+    """Riemannian AdamW over the model's parameters, grouped by role, in the arithmetic asked for."""
     optim = recipe.optim
     groups = param_groups(model, optim.lr, optim.weight_decay, decay_tables=optim.decay_tables)
     compile = None if recipe.train.compile else False
-    return RiemannianAdamW(groups, betas=optim.betas, eps=optim.eps, capturable=capturable, compile=compile)
+    kind = AmbientRiemannianAdamW if optim.arithmetic == "ambient" else RiemannianAdamW
+    return kind(groups, betas=optim.betas, eps=optim.eps, capturable=capturable, compile=compile)

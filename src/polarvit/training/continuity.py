@@ -1,4 +1,4 @@
-"""What may change between the parts of one run: the model and the seed never, the rest with a warning."""
+"""What may change between the parts of one run: model, seed and arithmetic of points never, the rest with a warning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polarvit.training.checkpoint import CheckpointError
 from polarvit.training.recipe import Recipe
 from polarvit.training.settings import plain
 
-FIXED = ("model.name", "model.options", "train.seed")
+FIXED = ("model.name", "model.options", "train.seed", "optim.arithmetic")
 """What decides the weights from the first step on."""
 FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "train.cuda_graph", "train.accumulate")
 """What is only watched, or how the same steps are carried out."""

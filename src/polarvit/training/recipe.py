@@ -100,6 +100,8 @@ class Optim:
     """Learning rate at the last step."""
     clip: float | None = None
     """Largest norm of the gradient; null: no clipping."""
+    arithmetic: Literal["polar", "ambient"] = "polar"
+    """How learned points move and decay: in polar form, or in ambient coordinates as published, which fails far out."""
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or self.weight_decay < 0 or self.warmup < 0:
