@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import geoopt
@@ -15,8 +16,9 @@ from polarvit.geometry import ambient, from_tangent0, squared_distance, to_ambie
 from polarvit.optim import AmbientRiemannianAdamW, RiemannianAdamW, param_groups
 from polarvit.optim.ambient import decayed, lifted_gradient
 from polarvit.parameters import MANIFOLD
-from polarvit.training import train
+from polarvit.training import continuity, train
 from polarvit.training.checkpoint import CheckpointError
+from polarvit.training.settings import plain
 
 F64 = torch.float64
 
@@ -130,3 +132,12 @@ def test_a_model_trains_in_ambient_arithmetic_where_asked(tmp_path: Path, name: 
     assert differing(right, wrong)
     with pytest.raises(CheckpointError, match=r"optim\.arithmetic was 'ambient' and is 'polar' now"):
         train(tiny_recipe("train.steps=4", name=name), tmp_path / "ambient", resume=True, device="cpu", quiet=True)
+
+
+def test_a_run_from_before_there_was_a_choice_goes_on() -> None:
+    recipe = tiny_recipe()
+    before = plain(recipe)
+    del before["optim"]["arithmetic"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        continuity.check(before, recipe)

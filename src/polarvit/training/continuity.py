@@ -8,7 +8,7 @@ from typing import Any
 
 from polarvit.training.checkpoint import CheckpointError
 from polarvit.training.recipe import Recipe
-from polarvit.training.settings import plain
+from polarvit.training.settings import SettingsError, build, plain
 
 FIXED = ("model.name", "model.options", "train.seed", "optim.arithmetic")
 """What decides the weights from the first step on."""
@@ -18,7 +18,7 @@ FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "tra
 
 def check(before: dict[str, Any], recipe: Recipe) -> None:
     """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ."""
-    changed = {path: pair for path, *pair in differences(before, plain(recipe)) if not below(path, FREE)}
+    changed = {path: pair for path, *pair in differences(completed(before), plain(recipe)) if not below(path, FREE)}
     spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
     forbidden = [text for path, text in spelt.items() if below(path, FIXED)]
     if forbidden:
@@ -27,6 +27,15 @@ def check(before: dict[str, Any], recipe: Recipe) -> None:
         warnings.warn(
             f"the run goes on with other settings than it began with: {'; '.join(spelt.values())}", stacklevel=3
         )
+
+
+def completed(before: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an earlier version with the defaults of what it did not know, or as they are if it knew other things."""
+    try:
+        whole: dict[str, Any] = plain(build(Recipe, before))
+    except SettingsError:
+        return before
+    return whole
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
