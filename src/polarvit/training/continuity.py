@@ -30,7 +30,7 @@ def check(before: dict[str, Any], recipe: Recipe) -> None:
 
 
 def completed(before: dict[str, Any]) -> dict[str, Any]:
-    """Settings of an earlier version with the defaults of what it did not know, or as they are if it knew other things."""
+    """Settings of an earlier version with the defaults of what it did not know; as they are if it knew other things."""
     try:
         whole: dict[str, Any] = plain(build(Recipe, before))
     except SettingsError:
