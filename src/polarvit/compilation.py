@@ -15,8 +15,9 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     """`function` in one graph, for the shapes it meets; whatever else `torch.compile` takes may be given.
 
     By default no memory is padded: where the rows of a product are longer than 1,024 numbers and no multiple of 32, the
-    compiler would write them farther apart, and copy them together again for the kernel that comes next.
+    compiler would write them farther apart, and copy them together again for the kernel that comes next. Nor are two to
+    six variants of every small kernel compiled and timed: what they gain is less than what the first step waits.
     """
     if not options.keys() & {"backend", "mode", "options"}:
-        options["options"] = {"comprehensive_padding": False}
+        options["options"] = {"comprehensive_padding": False, "triton.autotune_pointwise": False}
     return torch.compile(function, fullgraph=True, dynamic=False, **options)
