@@ -55,6 +55,7 @@ CIFAR100 = (
         rows=(
             Row("rate-1", "horoshift rates start at 1", ""),
             Row("rate-4", "horoshift rates start at 4: as it is", ""),
+            Row("spread", "horoshift rates of heads start between 1/2 and 8", ""),
             Row("joint", "joint horoshift, rates start at 4", ""),
             Row("table", "position table of standard deviation 1, decaying", ""),
             Row("radius", "one starting radius, 3.32, everywhere", ""),
