@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from polarvit.geometry import PolarPoint, ambient, from_space, to_ambient
+from polarvit.models.config import PolarViTConfig, literal_fields
 from polarvit.nn import RADIUS_RULES, PolarLinear
 from polarvit.nn.radius import AnchoredRadius, radius_of_log_sinh
 
@@ -82,6 +83,12 @@ def test_every_rule_gives_finite_radii_and_gradients(rule: str) -> None:
     for name, p in layer.named_parameters():
         if name.startswith("rule"):
             assert torch.isfinite(p.grad).all(), name
+
+
+def test_configs_know_every_rule_and_no_other() -> None:
+    assert literal_fields(PolarViTConfig)["rule"] == tuple(RADIUS_RULES)
+    with pytest.raises(ValueError, match="rule must be one of anchored"):
+        PolarViTConfig(rule="free")  # type: ignore[arg-type]
 
 
 def test_rules_say_what_they_say() -> None:

@@ -14,6 +14,10 @@ from typing import Any, Literal, Self
 
 PositionTable = Literal["learned", "sincos", "none"]
 Readout = Literal["centroid", "class_token"]
+Rule = Literal[
+    "anchored", "anchored_0.1", "anchored_0.2", "free_power", "affine_klein", "affine_direction", "sigmoid",
+    "hard_bound", "lorentz",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ class VisionConfig(ImageConfig):
 class PolarViTConfig(VisionConfig):
     """Polar-ViT. The defaults are the paper's model; where it is silent, our choice."""
 
-    rule: str = "anchored"
+    rule: Rule = "anchored"
     """Radius rule of every polar layer (`polarvit.nn.RADIUS_RULES`)."""
     position: Literal["separate", "joint", "boost", "rotary", "none"] = "separate"
     """Relative encoding of queries and keys: the paper's horoshift, the exact two-dimensional one, or a sibling."""
