@@ -64,6 +64,9 @@ def test_masks_of_zero_and_one_and_of_zero_and_255_are_the_same(tmp_path: Path) 
     save_mask(tmp_path / "classes.png", mask, 3)
     with pytest.raises(DataError, match="largest value is 3"):
         read_mask(tmp_path / "classes.png")
+    save_image(tmp_path / "photo.png", np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match="neither black nor white; is it an image"):
+        read_mask(tmp_path / "photo.png")
 
 
 def test_a_mask_of_another_size_is_an_error(tmp_path: Path) -> None:
@@ -192,5 +195,9 @@ def test_what_would_part_image_and_mask_is_refused(packed: Path) -> None:
     with pytest.raises(DataError, match=r"augment.mixup_alpha .* not their masks"):
         MaskAugmenter(Augmentation(mixup_alpha=0.2), 2, 16)
     data = PackedDataset.open(packed, "train")
-    with pytest.raises(DataError, match="prepare the data with --image-size 32"):
-        MaskAugmenter(Augmentation(), 2, 32).evaluation_batch(data, SequentialPlan(len(data), 2), 0)
+    for batch in (
+        lambda augmenter: augmenter.evaluation_batch(data, SequentialPlan(len(data), 2), 0),
+        lambda augmenter: augmenter(data, BatchPlan(len(data), 2), 0),
+    ):
+        with pytest.raises(DataError, match=r"--image-size 32, or set model\.options\.img_size=16$"):
+            batch(MaskAugmenter(Augmentation(), 2, 32))

@@ -147,6 +147,12 @@ def test_the_model_decides_the_task_and_what_cannot_be_is_refused(discs: Path) -
         tiny(discs, "data.validation=null")
 
 
+def test_a_test_split_that_is_not_there_is_missed_before_the_first_step(discs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no split 'held'"):
+        train(tiny(discs, "data.test=held"), tmp_path / "run", device="cpu", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_labels_and_masks_are_not_mixed_up(discs: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="labels instead of masks"):
         train(tiny(discs, "data.path=digits", "data.validation=test", "data.test=null"), tmp_path / "a", device="cpu")

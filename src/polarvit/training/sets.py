@@ -43,6 +43,8 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
         train = open_split(recipe, recipe.data.train, device, training=True)
         held = recipe.data.validation
         validation = open_split(recipe, held, device, training=False) if held else None
+    if recipe.data.test is not None and (Path(recipe.data.path) / "meta.json").exists():
+        PackedDataset.open(Path(recipe.data.path), recipe.data.test)  # is there, or this raises now, not at the end
     if validation is not None and validation.classes != train.classes:
         raise DataError(f"{validation.name}: its classes differ from those of {train.name}")
     wanted = recipe.model.options.get("num_classes", len(train.classes))

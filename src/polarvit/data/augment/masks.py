@@ -64,15 +64,16 @@ class MaskAugmenter(Augmenter):
         return self._normalise(images, colors), split_mask(images)
 
     def _check(self, dataset: ImageDataset, plan: BatchPlan | SequentialPlan) -> None:
-        super()._check(dataset, plan)
         if not getattr(dataset, "masked", False):
             raise DataError(f"{dataset.name}: has labels instead of masks; prepare it from images with masks")
         if dataset.image_size != (self.image_size, self.image_size):
             height, width = dataset.image_size
             raise DataError(
                 f"{dataset.name} has images of {height} x {width} but the model takes {self.image_size} x "
-                f"{self.image_size}: prepare the data with --image-size {self.image_size}"
+                f"{self.image_size}: prepare the data with --image-size {self.image_size}, "
+                f"or set model.options.img_size={height}"
             )
+        super()._check(dataset, plan)
 
 
 def split_mask(images: Tensor) -> Tensor:

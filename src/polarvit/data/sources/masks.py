@@ -28,6 +28,8 @@ MASK_FOLDERS = frozenset({"masks", "mask", "labels", "label", "gt", "groundtruth
 _SUFFIX = re.compile(r"_(?:mask|segmentation|seg|gt)(?:_\d+)?$", re.IGNORECASE)
 _LOSSY = frozenset({".jpg", ".jpeg"})
 _SHOWN = 5
+MOST_GREY = 0.1
+"""Largest share of a mask's pixels that may be grey."""
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,13 @@ def read_pair(pair: Pair) -> tuple[Image.Image, np.ndarray]:
 
 
 def read_mask(path: Path) -> np.ndarray:
-    """A mask file as bool [H, W]: above 127 of 0/255, or 1 of 0/1."""
+    """A mask file as bool [H, W]: above 127 of 0/255, or 1 of 0/1. Soft edges may be grey, not much more."""
     values = np.asarray(open_image(path).convert("L"))
     most = int(values.max())
     if most <= 1 and path.suffix.lower() not in _LOSSY:
         return values == 1
     if 1 < most <= 127 and path.suffix.lower() not in _LOSSY:
         raise DataError(f"{path}: its largest value is {most}; a mask has the values 0 and 255, or 0 and 1")
+    if (grey := float(((values > 31) & (values < 224)).mean())) > MOST_GREY:
+        raise DataError(f"{path}: {grey:.0%} of its pixels are neither black nor white; is it an image, not a mask?")
     return values > 127
