@@ -64,6 +64,8 @@ def test_every_row_resolves_to_the_papers_recipe() -> None:
         assert recipe.data.path == f"data/{rows.folder_of(row)}"
         assert recipe.optim.clip is None
         assert recipe.train.precision == ("fp32" if recipe.model.name == "unet_lorentz" else "tf32")
+        assert recipe.train.compile == (recipe.model.name in ("unet_lorentz", "unet_poincare"))
+        assert recipe.train.cuda_graph
 
 
 def test_data_names_the_folder_of_the_sets_and_what_is_not_there_is_not_run(tmp_path: Path) -> None:
