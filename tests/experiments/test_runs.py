@@ -83,9 +83,9 @@ def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_
 
 
 def test_the_order_of_the_rows_stands_beside_the_papers(tmp_path: Path) -> None:
-    def row(name: str, theirs: float | None, ours: float | None, word: str = "") -> dict[str, Any]:
+    def row(name: str, theirs: float | None, ours: float | None, word: str = "", data: str = "x") -> dict[str, Any]:
         paper = {"mean": theirs, "std": 0.2, "word": word}
-        known = {"name": name, "label": name, "paper": paper if theirs or word else None}
+        known = {"name": name, "label": name, "data": data, "paper": paper if theirs or word else None}
         return {**known, "mean": ours, "std": 0.1, "seeds": 3, "diverged": int(ours is None)}
 
     rows = [
@@ -98,6 +98,9 @@ def test_the_order_of_the_rows_stands_beside_the_papers(tmp_path: Path) -> None:
     assert ranks(rows) == {"a": (3, 2), "b": (2, 3), "c": (1, 1)}
     assert agreement(rows) == "2 of 3 pairs of rows are ordered as in the paper."
     assert agreement(rows[:1]) == agreement([]) == ""
+    other = [*rows, row("a on y", 40, 99, data="y")]
+    assert ranks(other) == {**ranks(rows), "a on y": (1, 1)}
+    assert agreement(other) == agreement(rows), "rows on other data do not compare"
     draw(tmp_path / "order.png", "A table", rows)
     assert (tmp_path / "order.png").stat().st_size > 10_000
 

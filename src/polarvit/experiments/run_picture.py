@@ -12,17 +12,28 @@ Summary = dict[str, Any]
 
 
 def ranks(rows: Sequence[Summary]) -> dict[str, tuple[int, int]]:
-    """(rank in the paper, rank here) of every row that has both values, 1 for the best; a diverged row has none."""
-    both = [row for row in rows if row["paper"] and row["paper"]["mean"] is not None and row["mean"] is not None]
-    theirs = sorted((row["paper"]["mean"] for row in both), reverse=True)
-    ours = sorted((row["mean"] for row in both), reverse=True)
-    return {row["name"]: (theirs.index(row["paper"]["mean"]) + 1, ours.index(row["mean"]) + 1) for row in both}
+    """(rank in the paper, rank here) of every row that has both values, 1 for the best on the same data."""
+    found: dict[str, tuple[int, int]] = {}
+    for data in dict.fromkeys(row["data"] for row in rows):
+        both = [row for row in rows if row["data"] == data and compares(row)]
+        theirs = sorted((row["paper"]["mean"] for row in both), reverse=True)
+        ours = sorted((row["mean"] for row in both), reverse=True)
+        found |= {row["name"]: (theirs.index(row["paper"]["mean"]) + 1, ours.index(row["mean"]) + 1) for row in both}
+    return found
+
+
+def compares(row: Summary) -> bool:
+    """Whether a row has a number in the paper and one here."""
+    return bool(row["paper"]) and row["paper"]["mean"] is not None and row["mean"] is not None
 
 
 def agreement(rows: Sequence[Summary]) -> str:
-    """How many pairs of rows stand in the paper's order, in a sentence; empty with fewer than two rows."""
-    found = list(ranks(rows).values())
-    pairs = [(a, b) for index, a in enumerate(found) for b in found[index + 1 :] if a[0] != b[0]]
+    """How many pairs of rows on the same data stand in the paper's order, in a sentence; empty if there is no pair."""
+    found = ranks(rows)
+    known = [(row["data"], *found[row["name"]]) for row in rows if row["name"] in found]
+    pairs = [
+        (a[1:], b[1:]) for index, a in enumerate(known) for b in known[index + 1 :] if a[0] == b[0] and a[1] != b[1]
+    ]
     if not pairs:
         return ""
     same = sum((a[0] < b[0]) == (a[1] < b[1]) and a[1] != b[1] for a, b in pairs)

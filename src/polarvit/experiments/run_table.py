@@ -13,6 +13,7 @@ from polarvit.experiments.run_picture import agreement, draw, ranks
 from polarvit.experiments.runs import Result, Row, resolved, spelled
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console, table
+from polarvit.training import load
 
 
 def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
         "label": row.label,
         "recipe": row.recipe,
         "overrides": list(row.overrides),
+        "data": Path(load(row.recipe, list(row.overrides)).data.path).name,
         "paper": None if paper is None else {"mean": paper.mean, "std": paper.std, "word": paper.word},
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,
@@ -59,9 +61,9 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
 
 
 def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> None:
-    """Draw the rows in the paper's order beside ours, where two of them have both."""
+    """Draw the rows in the paper's order beside ours, where two of them can be compared."""
     found = [summary(row, results) for row in rows]
-    if len(ranks(found)) < 2:
+    if not agreement(found):
         return
     path = settings.file(name, "png")
     try:
