@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from tiny_runs import differing, weights
 
-from polarvit import create_model
+from polarvit import create_model, list_models
 from polarvit.data import DataError, PackedDataset, SequentialPlan
 from polarvit.data.packed_masks import prepare_masks
 from polarvit.data.sources.masks import MaskFolderSource
@@ -164,14 +164,14 @@ def test_labels_and_masks_are_not_mixed_up(discs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", ["unet", "unet_polar"])
+@pytest.mark.parametrize("name", list_models(task="segmentation"))
 def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str) -> None:
     losses = []
     for graph in ("false", "true"):
         changes = [f"model.name={name}", "train.steps=10", "watch.log_every=2", f"train.cuda_graph={graph}"]
         train(recipe.load("discs", changes), tmp_path / graph, device="cuda:0", quiet=True)
         losses.append([line["loss"] for line in RunFolder.read_log(tmp_path / graph) if "loss" in line])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3 if name in ("unet", "unet_polar") else 1e-2)
 
 
 def test_a_report_of_masks_is_refused(run: Path, tmp_path: Path) -> None:
