@@ -20,7 +20,8 @@ def test_every_model_exports_with_its_logits(narrow, images, tmp_path, name) -> 
     model = narrow(name).train()
     program = export_program(model, batch=3)
     assert model.training
-    check_program(program, model, images, atol=1e-6)
+    # Ambient coordinates cancel: rounding in another order moves single logits of that net by 4e-6.
+    check_program(program, model, images, atol=1e-5 if name == "unet_lorentz" else 1e-6)
     if ONNX:
         path = export_onnx(program, tmp_path / "model.onnx")
         run_onnx(model, path, (3,))
@@ -45,11 +46,12 @@ def test_a_bad_batch_is_named(narrow) -> None:
 def test_blocks_compile_whole_and_once(narrow, images, name) -> None:
     """aot_eager with fullgraph: no graph break in a part, forward and backward; two blocks share one compilation."""
     model, parts = narrow(name), set()
-    model.run = lambda module, *inputs, **options: parts.add(type(module)) or module(*inputs, **options)
+    note = lambda module, *inputs, **options: parts.add(type(module)) or module(*inputs, **options)  # noqa: E731
+    model.run = model.run_end = note
     logits = model(images)
     logits.sum().backward()
     gradients = {key: p.grad for key, p in model.named_parameters() if p.requires_grad}
-    del model.run
+    del model.run, model.run_end
     model.zero_grad()
     torch._dynamo.reset()
     graphs = []

@@ -111,7 +111,7 @@ def ready(model: VisionModel, device: torch.device, count: int) -> bool:
             model(torch.zeros(BATCH["cpu"], channels, height, width, dtype=next(model.parameters()).dtype))
     except Exception as error:  # a compiler that is missing or broken raises nearly anything
         warnings.warn(f"the model runs slowly, it could not be compiled ({type(error).__name__})", stacklevel=2)
-        model.compiled = None
+        model.forget_compiled()
         return False
     return True
 

@@ -53,7 +53,7 @@ def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionMo
     set_precision("fp32")
     ready(model, device, len(images))
     seen = see(model, images, device)
-    model.to("cpu").compiled = None
+    model.to("cpu").forget_compiled()
     found = facts(seen)
     trained = metrics["scores"]["top1"]
     if abs(found["top1"] - trained) > TOLERANCE:

@@ -46,6 +46,7 @@ class VisionModel(nn.Module, Pretrained):
         self.config = config
         self.grad_checkpointing = False
         self.compiled: Callable[..., Any] | None = None
+        self.compiled_ends: Callable[..., Any] | None = None
         self.default_cfg: dict[str, Any] = default_cfg(config, type(self).__name__, self.first_layer)
 
     @property
@@ -171,7 +172,7 @@ class VisionModel(nn.Module, Pretrained):
         """
         torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
         self.compiled_evaluation = evaluation
-        self.compiled = compiled(call, **options)
+        self.compiled, self.compiled_ends = compiled(call, **options), compiled(call_end, rows_at_once=False, **options)
 
     def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
         """Call a part of the model, compiled if it was compiled and this is training (or evaluation was asked for)."""
@@ -179,8 +180,21 @@ class VisionModel(nn.Module, Pretrained):
         function = self.compiled if self.compiled is not None and wanted else call
         return function(module, *inputs, **options)
 
+    def run_end(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
+        """`run` for what comes once, before or after all blocks: compiled for a short wait rather than the last speed.
+
+        In Polar-ViT these parts are the plain formulas of the geometry, where blocks have kernels of their own.
+        """
+        wanted = self.training or self.compiled_evaluation
+        function = self.compiled_ends if self.compiled_ends is not None and wanted else call_end
+        return function(module, *inputs, **options)
+
+    def forget_compiled(self) -> None:
+        """Run as plain PyTorch again."""
+        self.compiled = self.compiled_ends = None
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "compiled": None}  # compiled code stays behind
+        return {**self.__dict__, "compiled": None, "compiled_ends": None}  # compiled code stays behind
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layer groups for timm's layer-wise learning-rate decay."""
@@ -205,6 +219,11 @@ class VisionModel(nn.Module, Pretrained):
 
 def call(module: nn.Module, *inputs: Any, **options: Any) -> Any:
     """What `compile_blocks` compiles: the module is an argument, so one compilation serves all of its kind."""
+    return module(*inputs, **options)
+
+
+def call_end(module: nn.Module, *inputs: Any, **options: Any) -> Any:
+    """`call`, for `run_end`."""
     return module(*inputs, **options)
 
 

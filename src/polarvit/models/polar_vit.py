@@ -102,7 +102,7 @@ class PolarViT(VisionModel):
     def tokens(self, images: Tensor) -> Iterator[PolarPoint]:
         """The stream after the embedding and after every block, [B, N] each."""
         k = self.k
-        x = self.run(self.embed, images, k=k)
+        x = self.run_end(self.embed, images, k=k)
         yield x
         for block in self.blocks:
             if self.grad_checkpointing and self.training:
@@ -120,11 +120,11 @@ class PolarViT(VisionModel):
 
     def forward_head(self, x: PolarPoint, pre_logits: bool = False) -> Tensor:
         """Logits [B, classes]; with `pre_logits` the pooled point in the tangent space at the origin [B, dim]."""
-        pooled = self.run(self.pool, x, k=self.k)
+        pooled = self.run_end(self.pool, x, k=self.k)
         if pre_logits or isinstance(self.head, nn.Identity):
             return to_tangent0(pooled)
         if isinstance(self.head, PolarMLR):
-            return self.run(self.head, pooled, k=self.k)
+            return self.run_end(self.head, pooled, k=self.k)
         return product(to_tangent0(pooled), self.head.weight) + full(self.head.bias)  # type: ignore[arg-type]
 
     def as_points(self, x: PolarPoint) -> PolarPoint:
