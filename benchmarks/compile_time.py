@@ -21,49 +21,22 @@ from typing import Any
 import torch
 import triton
 from triton import knobs
-from triton.backends.compiler import GPUTarget
 
 import polarvit.kernels
+from polarvit.kernels.ahead import Elsewhere, wanted
 from polarvit.kernels.pick import kernels
 from polarvit.models import VisionModel, create_model
 
 
-class AnotherDriver:
-    """A GPU that is not here: enough of one to choose kernels for."""
-
-    def __init__(self, capability: int) -> None:
-        self.target = GPUTarget("cuda", capability, 32)
-
-    def get_current_target(self) -> GPUTarget:
-        return self.target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        return 0
-
-
-def wanted_kernels(model: VisionModel, batch: int) -> dict[tuple[str, str], tuple[Any, str]]:
-    """Kernels that a training step asks for: (name, key) -> Triton's function and how it is to be compiled."""
-    for module in pkgutil.walk_packages(polarvit.kernels.__path__, "polarvit.kernels."):
-        importlib.import_module(module.name)  # all at once, or those imported below would be made for the interpreter
-    found: dict[tuple[str, str], tuple[Any, str]] = {}
-
-    def stop(*, fn: Any, compile: dict[str, Any], **others: Any) -> bool:
-        found.setdefault((fn.name, str(compile["key"])), (fn.jit_function, compile["specialization_data"]))
-        return True
-
-    knobs.runtime.jit_cache_hook = stop
+def training_step(model: VisionModel, batch: int) -> None:
+    """Forward and backward, called like kernels on a GPU are."""
     os.environ["TRITON_INTERPRET"] = "1"  # lets kernels be called with tensors of a CPU
     try:
         with kernels("interpreted"):
             logits = model.train()(torch.randn(batch, 3, *model.config.image))
             logits.nan_to_num().sum().backward()  # nothing was computed: what was allocated may hold anything
     finally:
-        knobs.runtime.jit_cache_hook = None
         del os.environ["TRITON_INTERPRET"]
-    return found
 
 
 def main() -> None:
@@ -76,10 +49,12 @@ def main() -> None:
     if os.environ.get("TRITON_INTERPRET"):
         parser.error("TRITON_INTERPRET is set: nothing would be compiled")
 
-    triton.runtime.driver.set_active(AnotherDriver(told.capability))
+    triton.runtime.driver.set_active(Elsewhere("cuda", told.capability, 32))
+    for found in pkgutil.walk_packages(polarvit.kernels.__path__, "polarvit.kernels."):
+        importlib.import_module(found.name)  # all at once, or those imported below would be made for the interpreter
     size = {"img_size": 32, "patch_size": 4} if told.model.endswith("tiny") else {}
     model = create_model(told.model, depth=1, num_classes=100, implementation="triton", **size)
-    wanted = wanted_kernels(model, told.batch)
+    jobs = wanted(lambda: training_step(model, told.batch))
 
     stages: list[str] = []
 
@@ -90,15 +65,13 @@ def main() -> None:
     total = 0.0
     with tempfile.TemporaryDirectory() as cache:
         knobs.cache.dir = cache
-        for (name, _), (function, how) in wanted.items():
+        for module, name, how in jobs:
             began = time.perf_counter()
-            function.preload(how)
+            getattr(importlib.import_module(module), name).preload(how)
             seconds = time.perf_counter() - began
             total += seconds
             print(f"{seconds:6.2f} s  {name}" + (f"  ({stages[-1]})" if told.stages else ""), flush=True)
-    print(
-        f"{total:6.2f} s  {len(wanted)} kernels of {told.model} for sm_{told.capability}, Triton {triton.__version__}"
-    )
+    print(f"{total:6.2f} s  {len(jobs)} kernels of {told.model} for sm_{told.capability}, Triton {triton.__version__}")
 
 
 if __name__ == "__main__":

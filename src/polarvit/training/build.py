@@ -7,6 +7,7 @@ from polarvit.data.errors import DataError
 from polarvit.data.sampler import BatchPlan
 from polarvit.models import VisionModel, calibrate, create_model
 from polarvit.optim import AmbientRiemannianAdamW, RiemannianAdamW, param_groups
+from polarvit.training.ahead import compile_kernels_ahead
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Recipe
 from polarvit.training.sets import Sets
@@ -38,11 +39,17 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         model = model.double()
     model = model.to(here.device)
     model.set_grad_checkpointing(recipe.train.grad_checkpointing)
-    if recipe.model.calibrate and calibrated and not recipe.model.pretrained and model.calibrated:
+    calibrated = recipe.model.calibrate and calibrated and not recipe.model.pretrained and model.calibrated
+    ahead = recipe.train.compile and here.leads and here.device.type == "cuda"
+    if calibrated or ahead:
         # An augmenter of its own: every process calibrates on the head of the same global batch.
         augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
         images, _ = augmenter(data.train, plan, 0, device=here.device)
-        calibrate(model, images[:CALIBRATION_IMAGES].to(next(model.parameters()).dtype))
+        images = images[:CALIBRATION_IMAGES].to(next(model.parameters()).dtype)
+        if ahead:
+            compile_kernels_ahead(model, images, recipe.train.precision)
+        if calibrated:
+            calibrate(model, images)
     return model
 
 

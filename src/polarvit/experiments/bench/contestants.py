@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from polarvit.kernels.pick import kernels
 from polarvit.models import AmbientTwin, PolarViT, VisionModel, ViTConfig, calibrate, create_model, list_models
 from polarvit.models.base import call
+from polarvit.training.ahead import compile_kernels_ahead
+from polarvit.training.recipe import Precision
 from polarvit.training.settings import SettingsError
 
 BASE = "euclidean"
@@ -96,7 +98,9 @@ def timm_installed() -> bool:
     return find_spec("timm") is not None
 
 
-def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) -> tuple[nn.Module, dict[str, Any]]:
+def build(
+    one: Contestant, setting: Setting, images: Tensor, *, compiled: bool, precision: Precision = "tf32"
+) -> tuple[nn.Module, dict[str, Any]]:
     """The model in training mode on the device of `images`, calibrated on them, and what to record about it.
 
     Where the registry has no `lorentz_vit_*` of this size, the ambient twin of Polar-ViT stands in; it runs eagerly.
@@ -106,7 +110,7 @@ def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) 
     if one.key == "timm":
         return _timm(setting, compiled).to(images.device), {"name": "timm VisionTransformer", "compiled": compiled}
     if one.model:
-        return _registered(one.model, setting, images, compiled)
+        return _registered(one.model, setting, images, compiled, precision)
     lorentz = f"lorentz_vit_{size}"
     extra: dict[str, Any] = {}
     twin = one.key == "lorentz" and lorentz not in list_models()
@@ -121,6 +125,8 @@ def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) 
         if one.key == "joint":
             extra["position"] = "joint"
     model: VisionModel = create_model(name, **options, **extra).to(images.device)
+    if compiled:
+        compile_kernels_ahead(model, images, precision)
     if isinstance(model, PolarViT):
         calibrate(model, images[:128])
     if twin:
@@ -131,9 +137,13 @@ def build(one: Contestant, setting: Setting, images: Tensor, *, compiled: bool) 
     return model, {"name": name, "options": extra, "compiled": compiled}
 
 
-def _registered(name: str, setting: Setting, images: Tensor, compiled: bool) -> tuple[nn.Module, dict[str, Any]]:
+def _registered(
+    name: str, setting: Setting, images: Tensor, compiled: bool, precision: Precision
+) -> tuple[nn.Module, dict[str, Any]]:
     """A registered model as training starts it."""
     model = create_model(name, **setting.options).to(images.device)
+    if compiled:
+        compile_kernels_ahead(model, images, precision)
     if model.calibrated:
         calibrate(model, images[:128])
     if compiled:

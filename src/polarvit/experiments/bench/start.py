@@ -53,7 +53,7 @@ def start(
     set_precision(precision)
     images = torch.randn(batch, 3, setting.image, setting.image, device=device)
     targets = torch.randn(batch, setting.classes, device=device).softmax(-1)
-    model, facts = build(one, setting, images, compiled=compiled)
+    model, facts = build(one, setting, images, compiled=compiled, precision=precision)
     cuda = device.type == "cuda"
     optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda, compile=None if compiled else False)
     started = Started(

@@ -1,0 +1,78 @@
+"""Kernels compiled ahead are those that a step then asks for."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+
+SCRIPT = """
+import json, torch, triton
+from triton import knobs
+from triton.runtime.jit import KernelInterface
+from polarvit.kernels.ahead import Elsewhere, compile_ahead
+from polarvit.kernels.linear import linear_epilogue
+from polarvit.kernels.pick import kernels
+
+triton.runtime.driver.set_active(Elsewhere("cuda", 90, 32))
+
+def step():
+    y, a = torch.randn(16, 24, requires_grad=True), torch.rand(16, requires_grad=True)
+    time, scalar = torch.randn(16, requires_grad=True), torch.zeros((), requires_grad=True)
+    with kernels("interpreted"):
+        radius, direction = linear_epilogue(y, a, time, scalar, scalar, scalar, out_features=16)
+        torch.autograd.grad(radius.sum() + direction.sum(), [y, a])
+
+found = []
+knobs.compilation.listener = lambda *, src, cache_hit, **others: found.append((src.name, cache_hit))
+assert [process.wait() for process in compile_ahead(step, processes=2)] == [0, 0]
+assert not found  # nothing is compiled in this process
+
+KernelInterface.__getitem__ = lambda self, grid: lambda *a, **b: self.run(*a, grid=grid, warmup=True, **b)  # no launch
+step()
+print(json.dumps(found))
+"""
+
+
+def test_other_processes_fill_the_cache_with_what_this_one_asks_for(tmp_path) -> None:
+    """Without a GPU: for one that is not here. Under Triton's name for each kernel, or the step would compile again."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert {"linear_forward_kernel", "linear_backward_kernel"} <= {name for name, _ in found}
+    assert all(hit for _, hit in found), found
+
+
+def test_nothing_starts_where_kernels_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polarvit.kernels.ahead import compile_ahead
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert compile_ahead(lambda: pytest.fail("the step is not for running"), processes=2) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_model_and_its_random_numbers_stay_as_they_were(precision) -> None:
+    from polarvit.models import create_model
+    from polarvit.training.ahead import compile_kernels_ahead
+
+    model = create_model("polar_vit_tiny", depth=1, img_size=32, patch_size=4, num_classes=10).cuda().eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(3)
+    processes = compile_kernels_ahead(model, torch.randn(16, 3, 32, 32, device="cuda"), precision)
+    drawn = torch.rand(4, device="cuda")
+    assert [process.wait() for process in processes] == [0] * len(processes)
+    assert len(processes) > 0
+    torch.manual_seed(3)
+    torch.randn(16, 3, 32, 32, device="cuda")
+    assert torch.equal(drawn, torch.rand(4, device="cuda"))
+    assert not model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
