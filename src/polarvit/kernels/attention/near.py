@@ -31,6 +31,16 @@ ROW_TERMS, COLUMN_TERMS = tl.constexpr(10), tl.constexpr(6)
 
 
 @triton.jit
+def side_by_side(points, near):
+    """`points` as they are, told to the compiler as neighbours in memory: threads next to each other then read them.
+
+    They are, but where a run of them ends. What is added, 0 as `near` is 1, hides that they are aligned: the compiler
+    would read four at once, and past that end.
+    """
+    return tl.max_contiguous(points + (near - 1), points.shape[0])
+
+
+@triton.jit
 def offsets(x, origin, points, step, WIDTH: tl.constexpr, PAD: tl.constexpr):
     """Directions less the first one at `origin`, [PAD, points], zeros beyond WIDTH dimensions."""
     dims = tl.arange(0, PAD)

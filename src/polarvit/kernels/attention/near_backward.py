@@ -21,6 +21,7 @@ from polarvit.kernels.attention.near import (
     hyperbolic,
     load_three,
     offsets,
+    side_by_side,
     store_three,
 )
 from polarvit.kernels.attention.products import half_squared_chords, halves, largest, pieces
@@ -46,7 +47,8 @@ def near_backward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    if tl.load(near + head) != 0:
+    flag = tl.load(near + head)
+    if flag != 0:
         copy = tl.program_id(1) * tl.num_programs(0) + head
         query += head * WIDTH * N
         key += head * WIDTH * M
@@ -70,7 +72,7 @@ def near_backward_kernel(
         for start in range(begin, tl.minimum(begin + BLOCKS * COLUMNS, M), COLUMNS):
             edge = start + tl.arange(0, COLUMNS)
             on_edge = edge < M
-            places = tl.minimum(edge, M - 1)
+            places = side_by_side(tl.minimum(edge, M - 1), flag)
             k = offsets(key, key + dims * M, places, M, WIDTH, PAD)
             w = offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD)
             k1, k2, k3 = pieces(k)
@@ -96,7 +98,7 @@ def near_backward_kernel(
             for first in range(0, N, ROWS):
                 line = first + tl.arange(0, ROWS)
                 on_line = line < N
-                spots = tl.minimum(line, N - 1)
+                spots = side_by_side(tl.minimum(line, N - 1), flag)
                 mine = rows + spots
                 q = offsets(query, key + dims * M, spots, N, WIDTH, PAD)
                 q1, q2, q3 = pieces(q)

@@ -9,7 +9,15 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
-from polarvit.kernels.attention.near import COLUMN_TERMS, gaps, half_distance, hyperbolic, load_three, offsets
+from polarvit.kernels.attention.near import (
+    COLUMN_TERMS,
+    gaps,
+    half_distance,
+    hyperbolic,
+    load_three,
+    offsets,
+    side_by_side,
+)
 from polarvit.kernels.attention.products import half_squared_chords, half_squares, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import get_inside
@@ -27,10 +35,11 @@ def near_chords_kernel(
 ):  # fmt: skip
     """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program."""
     head = tl.program_id(0).to(tl.int64)
-    if tl.load(near + head) != 0:
+    flag = tl.load(near + head)
+    if flag != 0:
         value += head * VALUE_WIDTH * M
         first = tl.program_id(1) * SIZE
-        places = tl.minimum(first + tl.arange(0, SIZE), M - 1)
+        places = side_by_side(tl.minimum(first + tl.arange(0, SIZE), M - 1), flag)
         w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
         yours = columns + head * COLUMN_TERMS * M + 3 * M + places
         a, b, c = load_three(yours, M)
@@ -57,7 +66,8 @@ def near_forward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    if tl.load(near + head) != 0:
+    flag = tl.load(near + head)
+    if flag != 0:
         query += head * WIDTH * N
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
@@ -66,7 +76,7 @@ def near_forward_kernel(
         factor = tl.load(scale + head % HEADS) * (-4.0 * LOG2E)
         dims, value_dims, edge = tl.arange(0, PAD), tl.arange(0, VALUE_PAD), tl.arange(0, COLUMNS)
         line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-        spots = tl.minimum(line, N - 1)
+        spots = side_by_side(tl.minimum(line, N - 1), flag)
         q1, q2, q3 = pieces(offsets(query, key + dims * M, spots, N, WIDTH, PAD))
         q_first, q_second, q_third = half_squares(query, key, spots, N, M, WIDTH)
         a = tl.load(query_radius + spots).to(tl.float32)
@@ -78,7 +88,7 @@ def near_forward_kernel(
         offset = tl.zeros([ROWS, VALUE_PAD], tl.float32)
         for first in range(0, M, COLUMNS):
             attend = first + edge < M
-            places = tl.minimum(first + edge, M - 1)
+            places = side_by_side(tl.minimum(first + edge, M - 1), flag)
             k1, k2, k3 = pieces(offsets(key, key + dims * M, places, M, WIDTH, PAD))
             yours = columns + places
             h = half_squared_chords(
