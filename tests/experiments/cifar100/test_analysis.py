@@ -18,12 +18,23 @@ from polarvit.data.cifar100 import CLASSES, superclass_of
 from polarvit.experiments import Settings, seen
 from polarvit.experiments.cifar100.analysis import chosen_weights, run
 from polarvit.experiments.cifar100.analysis.radius import auroc, by_radius
+from polarvit.experiments.cifar100.analysis.rates import learned_rates
 from polarvit.experiments.cifar100.analysis.superclasses import class_points, flattened, structure
 from polarvit.experiments.report.collect import Seen
 from polarvit.geometry import PolarPoint, distance
-from polarvit.models import WeightsError, load_pretrained
+from polarvit.models import WeightsError, create_model, load_pretrained
 
 CPU = torch.device("cpu")
+
+
+def test_heads_are_counted_by_the_axes_they_see() -> None:
+    model = create_model("polar_vit_tiny", depth=1, dim=32, heads=4, img_size=8, patch_size=4, num_classes=2)
+    with torch.no_grad():
+        model.blocks[0].attention.position.rate.copy_(torch.tensor([[0.1, 0.2], [-3.0, 0.1], [0.0, 2.0], [1.0, -8.0]]))
+    found = learned_rates(model)
+    assert (found["blind_to_both"], found["blind_to_one"], found["largest"]) == (0.25, 0.5, 8.0)
+    assert found["rows"] == [pytest.approx([0.1, 3.0, 0.0, 1.0])]
+    assert learned_rates(create_model("polar_vit_tiny", depth=1, position="none", img_size=8, patch_size=4)) is None
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +68,10 @@ def test_both_models_get_every_number_and_picture(toys: Path, result: dict[str, 
     assert set(result["summary"]) == {"radius", "noise", "superclasses", "calibration"}
     assert result["provenance"]["commit"] is not None
     assert str(toys) not in json.dumps(result)
-    for subject in ("radius", "noise", "calibration", "superclasses"):
+    rates = [one["rates"] for one in result["models"].values()]
+    assert rates[0]["start"] == 4.0
+    assert rates[1] is None  # the twin has no encoding
+    for subject in ("radius", "noise", "calibration", "superclasses", "rates"):
         assert (toys / "results" / "cifar100" / f"analysis-{subject}.png").stat().st_size > 10_000
 
 

@@ -1,7 +1,8 @@
 """What the CIFAR-100 weights tell beyond accuracy, Polar-ViT beside its Euclidean twin.
 
-Radius (is a far-out embedding more certain?), noise in the input, the coarse structure of the classes, calibration:
-each in `analysis.json` and in a picture of its own. Nothing is trained and nothing is chosen by what comes out.
+Radius (is a far-out embedding more certain?), noise in the input, the coarse structure of the classes, calibration, and
+how far the heads of Polar-ViT look: each in `analysis.json` and in a picture of its own. Nothing is trained and nothing
+is chosen by what comes out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from polarvit.data.cifar100 import CLASSES
 from polarvit.experiments.cifar100.analysis import draw
 from polarvit.experiments.cifar100.analysis.noise import under_noise
 from polarvit.experiments.cifar100.analysis.radius import by_radius
+from polarvit.experiments.cifar100.analysis.rates import learned_rates
 from polarvit.experiments.cifar100.analysis.superclasses import class_points, flattened, structure
 from polarvit.experiments.cifar100.table import FOLDER, NAME, PAPER_STEPS
 from polarvit.experiments.pictures import NoPictures
@@ -122,6 +124,7 @@ def examine(name: str, settings: Settings, device: torch.device) -> tuple[dict[s
         "mean_radius": float(np.mean(seen.radius)),
         "calibration": reliability(seen.probabilities, seen.labels).record(),
         "radius": by_radius(seen),
+        "rates": learned_rates(model),
         "superclasses": facts,
         "noise": under_noise(model, noisy, device, seed=settings.seed),
     }, shape
@@ -161,6 +164,8 @@ def shown(found: dict[str, Any]) -> Any:
         "siblings among four nearest classes": lambda one: percent((one["superclasses"] or {}).get("siblings_near")),
         "right superclass": lambda one: percent((one["superclasses"] or {}).get("coarse_accuracy")),
         "errors inside the superclass": lambda one: percent((one["superclasses"] or {}).get("errors_within")),
+        "heads blind to rows and columns": lambda one: percent((one["rates"] or {}).get("blind_to_both")),
+        "heads blind to one of them": lambda one: percent((one["rates"] or {}).get("blind_to_one")),
     }
     rows: list[list[str] | None] = [[text, *(cell(one) for one in found.values())] for text, cell in lines.items()]
     rows.append(None)
@@ -188,4 +193,8 @@ def pictures(stem: Path, found: dict[str, Any], shapes: dict[str, Any]) -> list[
     if all(shape is not None for shape in shapes.values()):
         draw.draw_superclasses(at("superclasses"), shapes)
         drawn.append(at("superclasses"))
+    rates = {name: one["rates"] for name, one in found.items() if one["rates"]}
+    if rates:
+        draw.draw_rates(at("rates"), rates)
+        drawn.append(at("rates"))
     return drawn

@@ -1,4 +1,4 @@
-"""The four pictures of the analysis, one panel or curve for each model."""
+"""The pictures of the analysis, one panel or curve for each model."""
 
 from __future__ import annotations
 
@@ -104,6 +104,34 @@ def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str
             )
         handles, names = panels[0].get_legend_handles_labels()
         panels[0].figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False, fontsize=8.5)
+
+
+def draw_rates(path: Path, found: dict[str, dict[str, Any]]) -> None:
+    """Rates of every head, rows against columns, darker in deeper blocks; dots on the edge attend by content alone."""
+    with figure(path, 5.6 * len(found), 5.2, panels=len(found)) as axes:
+        for panel, (name, rates) in zip(panels_of(axes, len(found)), found.items(), strict=True):
+            rows, columns = np.array(rates["rows"]), np.array(rates["columns"])
+            depth = np.repeat(np.arange(1, len(rows) + 1)[:, None], rows.shape[1], 1)
+            dots = panel.scatter(rows, columns, c=depth, cmap="viridis_r", s=34, edgecolor="white", zorder=3)
+            edge = 1.15 * max(rows.max(), columns.max(), 1)
+            for axis in ("x", "y"):
+                getattr(panel, f"set_{axis}scale")("symlog", linthresh=0.25, linscale=0.6)
+            ticks = [tick for tick in (0, 0.25, 0.5, 1, 2, 4, 8, 16, 32) if tick <= edge]
+            panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            panel.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            panel.minorticks_off()
+            panel.set(xlim=(-0.03, edge), ylim=(-0.03, edge), aspect="equal")
+            panel.set(xlabel="rate from row to row", ylabel="rate from column to column")
+            panel.axvspan(-0.03, 0.25, color=PALE, zorder=0)
+            panel.axhspan(-0.03, 0.25, color=PALE, zorder=0)
+            start = (rates["start"], rates["start"])
+            panel.plot(*start, marker="+", markersize=13, color=VERMILION, zorder=4)
+            panel.annotate("start", start, (7, 5), textcoords="offset points", color=VERMILION)
+            panel.figure.colorbar(dots, ax=panel, label="block", shrink=0.8)
+            panel.set_title(
+                f"{name}: {100 * rates['blind_to_one']:.0f} % of the heads see one axis only,\n"
+                f"{100 * rates['blind_to_both']:.0f} % none (pale bands)", fontsize=11
+            )  # fmt: skip
 
 
 def _disk(panel: Any, flat: Flat) -> None:
