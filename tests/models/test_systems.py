@@ -177,7 +177,8 @@ def test_the_rows_of_the_ablation_are_configs(narrow, images) -> None:
 def test_every_part_with_parameters_is_compiled_in_training(narrow, images, name, monkeypatch) -> None:
     model = narrow(name, **({"final_norm": True} if name == "polar_vit_tiny" else {})).train()
     parts = []
-    monkeypatch.setattr(model, "run", lambda part, *x, **more: parts.append(part) or part(*x, **more))
+    for way in ("run", "run_end"):
+        monkeypatch.setattr(model, way, lambda part, *x, **more: parts.append(part) or part(*x, **more))
     model(images)
     known = {id(p) for part in parts for p in part.parameters()}
     rest = [key for key, p in model.named_parameters() if p.requires_grad and id(p) not in known]

@@ -56,4 +56,4 @@ def test_tf32_spares_polar_points_and_the_ball_but_not_ambient_inner_products() 
         print(f"{name:18} {100 * value:.2g} %")
     assert max(found[name] for name in names[:3]) < 0.005
     assert found["lorentz_vit_tiny"] > 4 * found["polar_vit_tiny"]
-    assert found["lvit_tiny"] > 1
+    assert found["lvit_tiny"] > 0.1
