@@ -31,23 +31,24 @@ ROW_TERMS, COLUMN_TERMS = tl.constexpr(10), tl.constexpr(6)
 
 
 @triton.jit
-def side_by_side(points, near):
-    """`points` as they are, told to the compiler as neighbours in memory: threads next to each other then read them.
+def directions(x, points, COUNT, WIDTH: tl.constexpr, PAD: tl.constexpr):
+    """Directions [PAD, points], zeros beyond WIDTH dimensions and beyond COUNT points.
 
-    They are, but where a run of them ends. What is added, 0 as `near` is 1, hides that they are aligned: the compiler
-    would read four at once, and past that end.
+    Points past the last are masked and not clamped: where a place is a minimum, the compiler no longer sees that
+    neighbours in memory belong to neighbouring threads, and lets the threads of a warp read 32 dimensions.
     """
-    return tl.max_contiguous(points + (near - 1), points.shape[0])
+    dims = tl.arange(0, PAD)
+    inside = (points < COUNT)[None, :]
+    if WIDTH != PAD:
+        inside = inside & (dims < WIDTH)[:, None]
+    return tl.load(x + dims[:, None] * COUNT + points[None, :], mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def offsets(x, origin, points, step, WIDTH: tl.constexpr, PAD: tl.constexpr):
-    """Directions less the first one at `origin`, [PAD, points], zeros beyond WIDTH dimensions."""
-    dims = tl.arange(0, PAD)
-    centre = get_inside(origin, dims < WIDTH, WIDTH == PAD)
-    return (
-        get_inside(x + dims[:, None] * step + points[None, :], (dims < WIDTH)[:, None], WIDTH == PAD) - centre[:, None]
-    )
+def offsets(x, origin, points, COUNT, WIDTH: tl.constexpr, PAD: tl.constexpr):
+    """`directions` less the first one at `origin`; what lies beyond is finite and means nothing."""
+    centre = get_inside(origin, tl.arange(0, PAD) < WIDTH, WIDTH == PAD)
+    return directions(x, points, COUNT, WIDTH, PAD) - centre[:, None]
 
 
 @triton.jit

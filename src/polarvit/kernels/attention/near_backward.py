@@ -16,12 +16,12 @@ from polarvit.kernels.attention.ends import finished
 from polarvit.kernels.attention.near import (
     COLUMN_TERMS,
     ROW_TERMS,
+    directions,
     gaps,
     half_distance,
     hyperbolic,
     load_three,
     offsets,
-    side_by_side,
     store_three,
 )
 from polarvit.kernels.attention.products import half_squared_chords, halves, largest, pieces
@@ -47,8 +47,7 @@ def near_backward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    flag = tl.load(near + head)
-    if flag != 0:
+    if tl.load(near + head) != 0:
         copy = tl.program_id(1) * tl.num_programs(0) + head
         query += head * WIDTH * N
         key += head * WIDTH * M
@@ -72,9 +71,9 @@ def near_backward_kernel(
         for start in range(begin, tl.minimum(begin + BLOCKS * COLUMNS, M), COLUMNS):
             edge = start + tl.arange(0, COLUMNS)
             on_edge = edge < M
-            places = side_by_side(tl.minimum(edge, M - 1), flag)
-            k = offsets(key, key + dims * M, places, M, WIDTH, PAD)
-            w = offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD)
+            places = tl.minimum(edge, M - 1)
+            k = offsets(key, key + dims * M, edge, M, WIDTH, PAD)
+            w = offsets(value, value + value_dims * M, edge, M, VALUE_WIDTH, VALUE_PAD)
             k1, k2, k3 = pieces(k)
             w1, w2, w3 = pieces(w)
             yours = columns + places
@@ -98,24 +97,21 @@ def near_backward_kernel(
             for first in range(0, N, ROWS):
                 line = first + tl.arange(0, ROWS)
                 on_line = line < N
-                spots = side_by_side(tl.minimum(line, N - 1), flag)
+                spots = tl.minimum(line, N - 1)
                 mine = rows + spots
-                q = offsets(query, key + dims * M, spots, N, WIDTH, PAD)
+                q = offsets(query, key + dims * M, line, N, WIDTH, PAD)
                 q1, q2, q3 = pieces(q)
                 h = half_squared_chords(
                     k1, k2, k3, q1, q2, q3,
                     k_first, k_second, k_third, tl.load(mine), tl.load(mine + N), tl.load(mine + 2 * N),
                 )  # fmt: skip
-                o1, o2, o3 = pieces(offsets(out, value + value_dims * M, spots, N, VALUE_WIDTH, VALUE_PAD))
+                o1, o2, o3 = pieces(offsets(out, value + value_dims * M, line, N, VALUE_WIDTH, VALUE_PAD))
                 apart = half_squared_chords(
                     w1, w2, w3, o1, o2, o3,
                     w_first, w_second, w_third, tl.load(mine + 3 * N), tl.load(mine + 4 * N), tl.load(mine + 5 * N),
                 )  # fmt: skip
                 size, pull = tl.load(mine + 7 * N), tl.load(mine + 8 * N)
-                t = get_inside(
-                    turned + value_dims[:, None] * N + spots[None, :], (value_dims < VALUE_WIDTH)[:, None],
-                    VALUE_WIDTH == VALUE_PAD,
-                )  # fmt: skip
+                t = directions(turned, line, N, VALUE_WIDTH, VALUE_PAD)
                 t1, t2 = halves(t * tl.load(mine + 9 * N)[None, :])
                 turn = tl.dot(tl.trans(w2), t1, tl.zeros([COLUMNS, ROWS], tl.float32))
                 turn = tl.dot(tl.trans(w1), t2, turn)
@@ -193,14 +189,14 @@ def near_backward_kernel(
             tl.store(to_key_radius + head * M + edge, twice * key_sum, mask=on_edge)
             tl.store(to_value_radius + head * M + edge, value_sum, mask=on_edge)
             spot, inside = dims[:, None] * M + edge[None, :], (dims < WIDTH)[:, None] & on_edge[None, :]
-            k = offsets(key, key + dims * M, places, M, WIDTH, PAD)  # read again: registers are short in the loop
+            k = offsets(key, key + dims * M, edge, M, WIDTH, PAD)  # read again: registers are short in the loop
             step = k * chorded[None, :] - tl.trans(key_total) * (1.0 / chord_unit)
             tl.store(to_key + spot, twice * step, mask=inside)
             spot, inside = (
                 value_dims[:, None] * M + edge[None, :],
                 (value_dims < VALUE_WIDTH)[:, None] & on_edge[None, :],
             )
-            w = offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD)
+            w = offsets(value, value + value_dims * M, edge, M, VALUE_WIDTH, VALUE_PAD)
             to_w = tl.trans(value_total) * down_unit - w * pulled[None, :]
             full = w + get_inside(value + value_dims * M, value_dims < VALUE_WIDTH, VALUE_WIDTH == VALUE_PAD)[:, None]
             tl.store(to_value + spot, finished(to_w, full, sh), mask=inside)

@@ -16,7 +16,6 @@ from polarvit.kernels.attention.near import (
     hyperbolic,
     load_three,
     offsets,
-    side_by_side,
 )
 from polarvit.kernels.attention.products import half_squared_chords, half_squares, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
@@ -35,12 +34,12 @@ def near_chords_kernel(
 ):  # fmt: skip
     """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program."""
     head = tl.program_id(0).to(tl.int64)
-    flag = tl.load(near + head)
-    if flag != 0:
+    if tl.load(near + head) != 0:
         value += head * VALUE_WIDTH * M
         first = tl.program_id(1) * SIZE
-        places = side_by_side(tl.minimum(first + tl.arange(0, SIZE), M - 1), flag)
-        w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, places, M, VALUE_WIDTH, VALUE_PAD))
+        edge = first + tl.arange(0, SIZE)
+        places = tl.minimum(edge, M - 1)
+        w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD))
         yours = columns + head * COLUMN_TERMS * M + 3 * M + places
         a, b, c = load_three(yours, M)
         half = half_squared_chords(w1, w2, w3, w1, w2, w3, a, b, c, a, b, c)
@@ -66,8 +65,7 @@ def near_forward_kernel(
     query_radius += head * N
     key_radius += head * M
     value_radius += head * M
-    flag = tl.load(near + head)
-    if flag != 0:
+    if tl.load(near + head) != 0:
         query += head * WIDTH * N
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
@@ -76,8 +74,8 @@ def near_forward_kernel(
         factor = tl.load(scale + head % HEADS) * (-4.0 * LOG2E)
         dims, value_dims, edge = tl.arange(0, PAD), tl.arange(0, VALUE_PAD), tl.arange(0, COLUMNS)
         line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-        spots = side_by_side(tl.minimum(line, N - 1), flag)
-        q1, q2, q3 = pieces(offsets(query, key + dims * M, spots, N, WIDTH, PAD))
+        spots = tl.minimum(line, N - 1)
+        q1, q2, q3 = pieces(offsets(query, key + dims * M, line, N, WIDTH, PAD))
         q_first, q_second, q_third = half_squares(query, key, spots, N, M, WIDTH)
         a = tl.load(query_radius + spots).to(tl.float32)
         up_a, down_a, sinh_a, _cosh_a = hyperbolic(a)
@@ -88,8 +86,8 @@ def near_forward_kernel(
         offset = tl.zeros([ROWS, VALUE_PAD], tl.float32)
         for first in range(0, M, COLUMNS):
             attend = first + edge < M
-            places = side_by_side(tl.minimum(first + edge, M - 1), flag)
-            k1, k2, k3 = pieces(offsets(key, key + dims * M, places, M, WIDTH, PAD))
+            places = tl.minimum(first + edge, M - 1)
+            k1, k2, k3 = pieces(offsets(key, key + dims * M, first + edge, M, WIDTH, PAD))
             yours = columns + places
             h = half_squared_chords(
                 q1, q2, q3, k1, k2, k3,
@@ -120,7 +118,7 @@ def near_forward_kernel(
             block_inverse = 1.0 / tl.where(block_mass > 0.0, block_mass, 1.0)
             share = block_mass * new / tl.where(mass > 0.0, mass, 1.0)
 
-            w = tl.trans(offsets(value, value + value_dims * M, places, M, VALUE_WIDTH, VALUE_PAD))
+            w = tl.trans(offsets(value, value + value_dims * M, first + edge, M, VALUE_WIDTH, VALUE_PAD))
             block = sharp_product(m, w, tl.zeros([ROWS, VALUE_PAD], tl.float32)) * block_inverse[:, None]
             place = first * COLUMNS + edge[:, None] * COLUMNS + edge[None, :]
             among = sharp_product(m, tl.load(chords + place), tl.zeros([ROWS, COLUMNS], tl.float32))
