@@ -16,17 +16,21 @@ from polarvit.training.step import autocast
 def compile_kernels_ahead(model: nn.Module, images: Tensor, precision: Precision) -> list[subprocess.Popen[str]]:
     """Hand the kernels that training `model` on such images takes to processes of their own, on a GPU; who they are.
 
-    Nothing comes of the pass that finds them: it runs on a copy of the model, and random numbers stay as they were.
+    Give as many images as a step will take: kernels are chosen by their number.
     """
-    if not images.is_cuda:
-        return []
+    return compile_ahead(lambda: void_step(model, images, precision)) if images.is_cuda else []
 
-    def step() -> None:
-        shadow = copy.deepcopy(model).train()
-        weights = [weight for weight in shadow.parameters() if weight.requires_grad]
-        with torch.random.fork_rng(devices=[images.device]), torch.enable_grad():
-            with autocast(precision, images.device):
-                out = shadow(images)
-            torch.autograd.grad(out.float().sum(), weights, allow_unused=True)
 
-    return compile_ahead(step)
+def void_step(model: nn.Module, images: Tensor, precision: Precision) -> None:
+    """Forward and backward of which nothing is left: model and random numbers stay as they were.
+
+    It runs on a copy of the model, of whose blocks the first and the last are enough and take little memory.
+    """
+    shadow = copy.deepcopy(model).train()
+    if isinstance(blocks := getattr(shadow, "blocks", None), nn.ModuleList):
+        shadow.blocks = nn.ModuleList([blocks[0], blocks[-1]])
+    weights = [weight for weight in shadow.parameters() if weight.requires_grad]
+    with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []), torch.enable_grad():
+        with autocast(precision, images.device):
+            out = shadow(images)
+        torch.autograd.grad(out.float().sum(), weights, allow_unused=True)

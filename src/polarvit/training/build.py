@@ -45,11 +45,12 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         # An augmenter of its own: every process calibrates on the head of the same global batch.
         augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
         images, _ = augmenter(data.train, plan, 0, device=here.device)
-        images = images[:CALIBRATION_IMAGES].to(next(model.parameters()).dtype)
+        images = images.to(next(model.parameters()).dtype)
         if ahead:
-            compile_kernels_ahead(model, images, recipe.train.precision)
+            at_once = recipe.train.batch_size // (here.world * recipe.train.accumulate)
+            compile_kernels_ahead(model, images[:at_once], recipe.train.precision)
         if calibrated:
-            calibrate(model, images)
+            calibrate(model, images[:CALIBRATION_IMAGES])
     return model
 
 
