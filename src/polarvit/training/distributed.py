@@ -71,5 +71,6 @@ def place(device: str | None = None) -> Iterator[Place]:
     dist.init_process_group("nccl" if wanted.type == "cuda" else "gloo")
     try:
         yield Place(rank, world, wanted)
+        dist.barrier()  # leave together: one that goes while another still talks may be aborted
     finally:
         dist.destroy_process_group()
