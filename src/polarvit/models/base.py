@@ -176,18 +176,17 @@ class VisionModel(nn.Module, Pretrained):
 
     def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
         """Call a part of the model, compiled if it was compiled and this is training (or evaluation was asked for)."""
-        wanted = self.training or self.compiled_evaluation
-        function = self.compiled if self.compiled is not None and wanted else call
-        return function(module, *inputs, **options)
+        return self._now(self.compiled, call)(module, *inputs, **options)
 
     def run_end(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
         """`run` for what comes once, before or after all blocks: compiled for a short wait rather than the last speed.
 
         In Polar-ViT these parts are the plain formulas of the geometry, where blocks have kernels of their own.
         """
-        wanted = self.training or self.compiled_evaluation
-        function = self.compiled_ends if self.compiled_ends is not None and wanted else call_end
-        return function(module, *inputs, **options)
+        return self._now(self.compiled_ends, call_end)(module, *inputs, **options)
+
+    def _now(self, compiled: Callable[..., Any] | None, plain: Callable[..., Any]) -> Callable[..., Any]:
+        return compiled if compiled is not None and (self.training or self.compiled_evaluation) else plain
 
     def forget_compiled(self) -> None:
         """Run as plain PyTorch again."""
