@@ -59,6 +59,18 @@ class Settings:
         """Every seed that was asked for."""
         return self.seed_list or tuple(range(self.seed, self.seed + self.seeds))
 
+    def command(self, name: str) -> str:
+        """The command line that makes the same table of trained models."""
+        words = ["polarvit", "reproduce", name]
+        words += ["--quick"] if self.quick else []
+        words += ["--steps", str(self.steps)] if self.steps is not None else []
+        if self.seed_list:
+            words += ["--seeds", ",".join(map(str, self.seed_list)) + ("," if len(self.seed_list) == 1 else "")]
+        else:
+            words += ["--seeds", str(self.seeds)] if self.seeds != 1 else []
+            words += ["--seed", str(self.seed)] if self.seed else []
+        return " ".join(words + [word for pair in self.sets for word in ("--set", pair)])
+
 
 TRAINING = frozenset({"seeds", "steps", "only", "runs", "data", "device", "sets", "side_by_side", "minutes"})
 """What a table of trained models can be told, beside `out`, `quick` and `seed`, which everything takes."""

@@ -45,7 +45,7 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
         {
             "experiment": name,
             "title": title,
-            "command": command(name, settings),
+            "command": settings.command(name),
             "provenance": provenance(
                 seed=settings.seed, quick=settings.quick, product_precision=recipe.train.precision
             ),
@@ -87,19 +87,6 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
         origin = {"date": newest["date"], "machine": newest["machine"]}
         found[row["name"]] = {"value": value, "provenance": origin}
     return found
-
-
-def command(name: str, settings: Settings) -> str:
-    """The command line that makes this table."""
-    words = ["polarvit", "reproduce", name]
-    words += ["--quick"] if settings.quick else []
-    words += ["--steps", str(settings.steps)] if settings.steps is not None else []
-    if settings.seed_list:
-        words += ["--seeds", ",".join(map(str, settings.seed_list)) + ("," if len(settings.seed_list) == 1 else "")]
-    else:
-        words += ["--seeds", str(settings.seeds)] if settings.seeds != 1 else []
-        words += ["--seed", str(settings.seed)] if settings.seed else []
-    return " ".join(words + [word for pair in settings.sets for word in ("--set", pair)])
 
 
 def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings, note: str = "") -> None:

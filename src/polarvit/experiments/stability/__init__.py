@@ -100,7 +100,7 @@ def write(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
     runs = ordered(runs)
     record = facts(settings) | {
         "experiment": "stability",
-        "command": "polarvit reproduce stability" + (" --quick" if settings.quick else ""),
+        "command": settings.command("stability"),
         "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision="float32"),
         "seed": runs[0]["seed"],
         "radii": list(RADII),
@@ -115,7 +115,7 @@ def facts(settings: Settings) -> dict[str, Any]:
     """What runs must share to stand in one table."""
     recipe = resolved(SYSTEMS[0], settings.seed, settings)
     length = {"steps": settings.steps, "batch_size": recipe.train.batch_size}
-    return {"data": Path(recipe.data.path).name, **length}
+    return {"data": Path(recipe.data.path).name, "sets": list(settings.sets), **length}
 
 
 def recorded(settings: Settings) -> list[dict[str, Any]]:

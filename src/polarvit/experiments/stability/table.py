@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.runs import Row
+from polarvit.experiments.runs import Row, resolved
 from polarvit.tables import console, table
 
 OFF = 0.1
@@ -57,9 +57,9 @@ def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Setti
             rows.append([row.label, f"{cell(own)} (not pushed)", *[""] * (len(radii) - 1)])
         elif own:
             rows.append([row.label, *(cell([run for run in own if run["radius"] == radius]) for radius in radii)])
-    title = (
-        f"Training from far out, float32, {settings.steps} steps: first and last loss (chance {runs[0]['chance']:.2f})"
-    )
+    images = resolved(systems[0], settings.seed, settings).train.batch_size
+    title = f"Training from far out, float32, {settings.steps} steps of {images}: first and last loss"
+    title += f" (chance {runs[0]['chance']:.2f})"
     note = "TOY SIZE on digits. " if settings.quick else ""
     note += "Noise over 0.1 %: how far logits in float32 are from those of the same weights in float64, after training."
     console().print(
