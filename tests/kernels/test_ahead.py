@@ -56,6 +56,35 @@ def test_nothing_starts_where_kernels_are_interpreted(monkeypatch: pytest.Monkey
     assert compile_ahead(lambda: pytest.fail("the step is not for running"), processes=2) == []
 
 
+def no_door() -> None:
+    raise AttributeError("module 'triton.knobs' has no attribute 'runtime'")
+
+
+def no_memory() -> None:
+    raise torch.OutOfMemoryError("out of memory")
+
+
+@pytest.mark.parametrize(("settle", "step"), [(no_door, lambda: None), (lambda: None, no_memory)])
+def test_trouble_ends_in_a_warning_and_not_the_run(settle, step, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polarvit.kernels import ahead
+
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(ahead, "settle", settle)
+    monkeypatch.setattr(triton.runtime.driver, "_active", ahead.Elsewhere("cuda", 90, 32))
+    with pytest.warns(UserWarning, match=r"not compiled ahead, .*(AttributeError|OutOfMemoryError)"):
+        assert ahead.compile_ahead(step, processes=2) == []
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/bin/sleep"])
+def test_nobody_waits_for_a_process_that_does_not_read(program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is said to it than a pipe holds. `sleep` does not know its arguments and ends at once, too."""
+    from polarvit.kernels import ahead
+
+    monkeypatch.setattr(sys, "executable", program)
+    process = ahead._process([ahead.Job("module", "kernel", "x" * 2**20)], ("cuda", 90, 32))
+    process.wait(timeout=60)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])

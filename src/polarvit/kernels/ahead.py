@@ -4,6 +4,9 @@ Triton compiles a kernel when it is first called, on one core, and a training st
 them: half a minute on end, most of it for three. `compile_ahead` goes through a step without launching anything, hands
 what it would have compiled to processes of their own and returns; they leave their results in Triton's cache on disk,
 where the step finds them. A kernel that is called too early is compiled once more, as if nothing had been said.
+
+It asks Triton for things that are not made for others to ask. Where it cannot have them, or anything else goes wrong, a
+warning says so and kernels are compiled when they are called: no run ends for want of this.
 """
 
 from __future__ import annotations
@@ -14,7 +17,11 @@ import os
 import pkgutil
 import subprocess
 import sys
+import tempfile
+import threading
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,25 +101,31 @@ def compile_ahead(step: Callable[[], object], processes: int | None = None) -> l
     processes = (min(4, cores // 2) if cores >= 4 else 0) if processes is None else processes
     if not HAS_TRITON or processes < 1 or os.environ.get("TRITON_INTERPRET") == "1":
         return []
-    import triton
+    try:
+        import triton
 
-    settle()
-    target = triton.runtime.driver.active.get_current_target()
-    jobs = wanted(step)[::-1]  # backward first: a step that starts now calls it last, and it takes longest
-    shares = [share for first in range(processes) if (share := jobs[first::processes])]
-    return [_process(share, (target.backend, target.arch, target.warp_size)) for share in shares]
+        settle()
+        target = triton.runtime.driver.active.get_current_target()
+        jobs = wanted(step)[::-1]  # backward first: a step that starts now calls it last, and it takes longest
+        shares = [share for first in range(processes) if (share := jobs[first::processes])]
+        return [_process(share, (target.backend, target.arch, target.warp_size)) for share in shares]
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        warnings.warn(f"kernels are not compiled ahead, the first step takes longer ({reason})", stacklevel=2)
+        return []
 
 
 def _process(jobs: Sequence[Job], target: tuple[str, Any, int]) -> subprocess.Popen[str]:
     source = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polarvit.kernels.ahead"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
-    assert process.stdin is not None
-    process.stdin.write(json.dumps({"target": target, "jobs": jobs}))
-    process.stdin.close()
+    with tempfile.TemporaryFile("w+") as told:  # not a pipe: nobody waits for the other to read or write
+        json.dump({"target": target, "jobs": jobs}, told)
+        told.seek(0)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "polarvit.kernels.ahead"], stdin=told, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""},
+        )  # fmt: skip
+    threading.Thread(target=process.wait, daemon=True).start()  # or it would stay on the list when it has ended
     return process
 
 
@@ -124,7 +137,11 @@ def main() -> None:
     told = json.load(sys.stdin)
     triton.runtime.driver.set_active(Elsewhere(*told["target"]))
     for module, name, how in told["jobs"]:
-        getattr(importlib.import_module(module), name).preload(how)
+        kernel = getattr(importlib.import_module(module), name).preload(how)
+        with suppress(Exception):  # Triton 3.6 has the C compiler make a launcher for each kernel; later ones do not
+            from triton.backends.nvidia.driver import CudaLauncher
+
+            CudaLauncher(kernel.src, kernel.metadata)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.kernels.ahead import compile_ahead
+from polarvit.kernels.images import sync
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
 
@@ -16,9 +17,12 @@ from polarvit.training.step import autocast
 def compile_kernels_ahead(model: nn.Module, images: Tensor, precision: Precision) -> list[subprocess.Popen[str]]:
     """Hand the kernels that training `model` on such images takes to processes of their own, on a GPU; who they are.
 
-    Give as many images as a step will take: kernels are chosen by their number.
+    Give as many images as a step will take: kernels are chosen by their number. Not where several processes train
+    together: a batch norm over images waits for all of them, and they need not come here together.
     """
-    return compile_ahead(lambda: void_step(model, images, precision)) if images.is_cuda else []
+    if not images.is_cuda or sync.count() > 1:
+        return []
+    return compile_ahead(lambda: void_step(model, images, precision))
 
 
 def void_step(model: nn.Module, images: Tensor, precision: Precision) -> None:

@@ -40,14 +40,14 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
     model = model.to(here.device)
     model.set_grad_checkpointing(recipe.train.grad_checkpointing)
     calibrated = recipe.model.calibrate and calibrated and not recipe.model.pretrained and model.calibrated
-    ahead = recipe.train.compile and here.leads and here.device.type == "cuda"
+    ahead = recipe.train.compile and here.device.type == "cuda"
     if calibrated or ahead:
         # An augmenter of its own: every process calibrates on the head of the same global batch.
         augmenter = Augmenter(data.augmenter.config, len(data.classes), data.augmenter.image_size)
         images, _ = augmenter(data.train, plan, 0, device=here.device)
         images = images.to(next(model.parameters()).dtype)
         if ahead:
-            at_once = recipe.train.batch_size // (here.world * recipe.train.accumulate)
+            at_once = recipe.train.batch_size // recipe.train.accumulate
             compile_kernels_ahead(model, images[:at_once], recipe.train.precision)
         if calibrated:
             calibrate(model, images[:CALIBRATION_IMAGES])
