@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,33 @@ def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, m
     (folder / "recipe.yaml").write_text(runs.dump(other))
     with pytest.raises(SettingsError, match=r"another 'model\.options\.position' \('none'\) than this row"):
         study("table", "A table", ROWS, settings)
+
+
+@pytest.mark.parametrize("minutes", [None, 1.0])
+def test_an_unfinished_run_goes_on_with_its_own_recipe_only(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, minutes: float | None
+) -> None:
+    folder = settings.runs / "table" / "2-steps-toy" / "first" / "seed-0"
+    (folder / "checkpoints" / "step-00000001").mkdir(parents=True)
+    begun = runs.dump(runs.resolved(ROWS[1], 0, settings))
+    (folder / "recipe.yaml").write_text(begun)
+    for start in ("attempt", "side_by_side"):
+        monkeypatch.setattr(runs, start, lambda *_, **__: pytest.fail("it went on"))
+    with pytest.raises(SettingsError, match=r"the run there has another 'model\.options\.position'"):
+        study("table", "A table", ROWS, replace(settings, minutes=minutes))
+    assert (folder / "recipe.yaml").read_text() == begun
+
+
+def test_a_worker_stopped_after_its_last_file_has_finished(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped_late(jobs: list[runs.Job], *_: object, **__: object) -> None:
+        for job in jobs:
+            job.state = "stopped"
+            (job.folder / "metrics.json").write_text(
+                json.dumps({"scores": {"top1": 1.0}, "date": "", "machine": {}, "seconds": 1})
+            )
+
+    monkeypatch.setattr(runs, "side_by_side", stopped_late)
+    assert study("table", "A table", ROWS, replace(settings, minutes=1.0)) == []
 
 
 def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_number(

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.same_run import RECIPE, same_recipe
+from polarvit.experiments.same_run import RECIPE, same_if_begun, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
@@ -171,10 +171,14 @@ def run_together(
     jobs = []
     for seed, row in todo:
         recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
+        same_if_begun(recipe, folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
         jobs.append(Job(f"{row.name}, seed {seed}", folder, recipe.train.steps))
     side_by_side(jobs, settings.side_by_side, device=settings.device, minutes=settings.minutes, say=say)
+    for job in jobs:
+        if job.state == "stopped" and (job.folder / METRICS).is_file():
+            job.state = "finished"  # the signal came after its last file
     return jobs
 
 
@@ -251,6 +255,7 @@ def read_run(row: Row, seed: int, recipe: Recipe, folder: Path) -> Result | None
 
 def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | None) -> Result:
     """Train one row with one seed, from its newest checkpoint if it has one."""
+    same_if_begun(recipe, folder)
     attempt(recipe, folder, device)
     result = read_run(row, seed, recipe, folder)
     if result is None:

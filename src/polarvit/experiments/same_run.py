@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.models.registry import entry
-from polarvit.training import Recipe, SettingsError
+from polarvit.training import Recipe, SettingsError, checkpoint
 from polarvit.training.continuity import FREE, below, differences
 from polarvit.training.recipe import read
 from polarvit.training.settings import build, plain
@@ -28,12 +28,18 @@ def same_recipe(recipe: Recipe, folder: Path) -> None:
     check_config(config_of(folder), recipe, folder)
 
 
+def same_if_begun(recipe: Recipe, folder: Path) -> None:
+    """Raise if an unfinished run in `folder` was begun with another recipe: one run has one recipe."""
+    if checkpoint.steps(folder / "checkpoints") and (folder / RECIPE).is_file():
+        check_same(build(Recipe, read(folder / RECIPE)), recipe, folder)
+
+
 def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
     """Raise unless both recipes make the same run, wherever the data lies and however its steps are carried out."""
     for path, old, new in differences(plain(portable(stored)), plain(portable(recipe))):
         if not below(path, FREE):
             raise SettingsError(
-                f"{where}: the finished run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
+                f"{where}: the run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
             )
 
 
