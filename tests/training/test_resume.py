@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_runs import die_while_saving, differing, run_quietly, started, tiny_recipe, weights
 
-from polarvit.training import Interrupted, Trainer, checkpoint, train
+from polarvit.training import Interrupted, Trainer, checkpoint, recipe, run_folder, train
 from polarvit.training.checkpoint import CheckpointError
 
 RECIPE = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4")
@@ -108,6 +108,32 @@ def test_stopped_on_purpose_it_resumes_between_log_lines(whole: Path, tmp_path: 
     assert differing(weights(whole), weights(folder)) == []
     for mine, theirs in zip(log_of(folder), log_of(whole), strict=True):
         assert mine == pytest.approx(theirs, rel=1e-12)
+
+
+def test_recipe_log_and_newest_checkpoint_are_enough_to_go_on_elsewhere(whole: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    with pytest.raises(Interrupted):
+        train(RECIPE, here, device="cpu", quiet=True, stop_after=8)
+    _, newest = checkpoint.steps(here / "checkpoints")[0]
+    shutil.copytree(newest, there / "checkpoints" / newest.name)
+    for file in ("recipe.yaml", "log.jsonl"):
+        shutil.copy(here / file, there)
+    train(recipe.load(there / "recipe.yaml"), there, resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(there)) == []
+    assert log_of(whole) == log_of(there)
+
+
+def test_a_run_in_parts_says_with_which_commit_each_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = iter(["aaa", "bbb", "changed on the disk meanwhile"])
+    real = run_folder.provenance
+    monkeypatch.setattr(run_folder, "provenance", lambda **told: {**real(**told), "commit": next(commits)})
+    with pytest.raises(Interrupted):
+        train(RECIPE, tmp_path, resume=True, device="cpu", quiet=True, stop_after=5)
+    train(RECIPE, tmp_path, resume=True, device="cpu", quiet=True)
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert [(part["from_step"], part["commit"]) for part in metrics["parts"]] == [(0, "aaa"), (5, "bbb")]
+    assert metrics["parts"][0]["machine"] == metrics["machine"]
+    assert metrics["commit"] == "bbb"
 
 
 def test_ctrl_c_saves_and_says_where(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ class Trainer:
         self.average = copy.deepcopy(self.model).requires_grad_(False) if recipe.train.ema else None
         self.optimizer = build_optimizer(recipe, self.model, capturable=graph)
         self.start, self.best, self.seconds = 0, Best(), 0.0
+        self.parts: list[dict[str, Any]] = []
         self.losses = Losses(here)
         if saved is not None:
             self._restore(*saved)
@@ -103,7 +104,9 @@ class Trainer:
             return self.folder.scores(recipe.task)
         log: RunLog | NoLog = NoLog()
         if self.place.leads:
-            self.folder.describe(recipe, self.model)
+            origin = self.folder.describe(recipe, self.model)
+            made = {key: origin[key] for key in ("commit", "date", "machine")}
+            self.parts.append({"from_step": self.start, **made})
             log = RunLog(
                 self.folder.path,
                 start=self.start,
@@ -152,7 +155,8 @@ class Trainer:
         finally:
             log.close()
         if self.place.leads:
-            self.folder.finish(recipe, self.model, self.average, scores, self._elapsed(), self.place, kept)
+            told = (scores, self._elapsed(), self.place, kept, self.parts)
+            self.folder.finish(recipe, self.model, self.average, *told)
         self.place.wait()
         return scores.get("test_scores") or scores.get("scores")
 
@@ -263,6 +267,7 @@ class Trainer:
                 "best": self.best.to_dict(),
                 "losses": self.losses.to_dict(),
                 "seconds": self._elapsed(),
+                "parts": self.parts,
                 "recipe": plain(self.recipe),
             }
             try:
@@ -286,4 +291,5 @@ class Trainer:
             raise checkpoint.CheckpointError(f"another model is in this folder; use another folder: {error}") from error
         checkpoint.restore_optimizer(self.model, self.optimizer, parts["optimizer"])
         self.start, self.best, self.seconds = state["step"], Best.restored(state["best"]), state["seconds"]
+        self.parts = state.get("parts", [])
         self.losses.restore(**state["losses"])

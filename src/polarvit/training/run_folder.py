@@ -41,19 +41,24 @@ class RunFolder:
         path = self.path / "metrics.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def describe(self, recipe: Recipe, model: VisionModel) -> None:
-        """Write what is known before the first step; until then a run that cannot start leaves no folder behind."""
+    def describe(self, recipe: Recipe, model: VisionModel) -> dict[str, Any]:
+        """Write what is known before the first step; until then a run that cannot start leaves no folder behind.
+
+        Returns what this part of the run is made with: sources may change on the disk while it goes.
+        """
+        origin = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
         write_json(
             self.path / "environment.json",
             {
-                **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
+                **origin,
                 "parameters": model.count(),
                 "config": model.config.to_dict(),
                 "class_names": model.class_names,
             },
         )
+        return origin
 
     def finish(
         self,
@@ -64,10 +69,12 @@ class RunFolder:
         seconds: float,
         here: Place,
         kept: int,
+        parts: list[dict[str, Any]],
     ) -> None:
-        """Write the weights, which are those of step `kept`, and the final metrics."""
+        """Write the weights, which are those of step `kept`, and the final metrics; `parts` say what made them."""
         metrics: dict[str, Any] = {
             **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
+            "commit": parts[-1]["commit"],
             "title": recipe.title,
             "model": recipe.model.name,
             "parameters": model.count(),
@@ -77,6 +84,7 @@ class RunFolder:
             "batch_size": recipe.train.batch_size,
             "processes": here.world,
             "seconds": seconds,
+            "parts": parts,
             **{name: found.to_dict() for name, found in scores.items()},
             "learned": learned_numbers(model),
         }
