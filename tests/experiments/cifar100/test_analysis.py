@@ -85,6 +85,8 @@ def test_a_quick_look_takes_few_images_and_does_not_overwrite(toys: Path, monkey
     assert run(dataclasses.replace(told, device="cpu")) == []
     record = json.loads((toys / "quick" / "cifar100" / "analysis-quick.json").read_text())
     assert record["models"]["Euclidean ViT-Tiny"]["images"] == 60
+    seen_by = f"--quick --images 60 --weights {toys.name}/vit_tiny"
+    assert record["command"] == f"polarvit reproduce cifar100-analysis {seen_by}"
 
 
 def test_without_weights_it_says_where_they_come_from(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def run(settings: Settings) -> list[str]:
         found[name], shapes[name] = examine(weights, settings, device)
     result = {
         "experiment": "cifar100-analysis",
-        "command": "polarvit reproduce cifar100-analysis" + (" --quick" if settings.quick else ""),
+        "command": command(settings),
         "provenance": provenance(seed=settings.seed, quick=settings.quick),
         "seconds": time.perf_counter() - started,
         "models": found,
@@ -63,6 +63,14 @@ def run(settings: Settings) -> list[str]:
     except NoPictures as reason:
         out.print(str(reason), style="yellow", markup=False)
     return []
+
+
+def command(settings: Settings) -> str:
+    """The command line that looks at the same images of the same weights."""
+    words = ["polarvit reproduce cifar100-analysis"]
+    words += ["--quick"] if settings.quick else []
+    words += [f"--images {settings.images}"] if settings.images is not None else []
+    return " ".join([*words, *(f"--weights {spot(name)}" for name in settings.weights)])
 
 
 def chosen_weights(settings: Settings) -> dict[str, str]:
