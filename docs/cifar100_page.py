@@ -1,15 +1,17 @@
-"""Write the tables of docs/cifar100.md from what is recorded in results/: `python docs/cifar100_page.py`."""
+"""Write the tables of docs/cifar100.md, and its first into README.md, from results/: `python docs/cifar100_page.py`."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from polarvit.experiments import EXPERIMENTS
+from polarvit.experiments.cifar100.table import gaps
 from polarvit.experiments.listing import lines
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "cifar100.md"
+PAGE, README = ROOT / "docs" / "cifar100.md", ROOT / "README.md"
 NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-choices", "cifar100-analysis")
 
 
@@ -23,13 +25,20 @@ def table(name: str, results: Path) -> str:
     return "\n".join(rows)
 
 
+def told(name: str, results: Path) -> str:
+    """The table, and under that of the headline how far ours is from the paper's."""
+    path = results / "cifar100" / "cifar100.json"
+    lines = gaps(json.loads(path.read_text(encoding="utf-8"))["rows"]) if name == NAMES[0] and path.is_file() else []
+    return "\n".join([table(name, results), *([""] if lines else []), *(f"- {line}" for line in lines)])
+
+
 def page(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables as they stand now."""
     for name in NAMES:
         begin, end = f"<!-- {name}: written by docs/cifar100_page.py -->\n", "<!-- end -->"
         text = re.sub(
             f"({re.escape(begin)}).*?({end})",
-            lambda found, name=name: f"{found[1]}\n{table(name, results)}\n\n{found[2]}",  # type: ignore[misc]
+            lambda found, name=name: f"{found[1]}\n{told(name, results)}\n\n{found[2]}",  # type: ignore[misc]
             text,
             flags=re.DOTALL,
         )
@@ -37,4 +46,5 @@ def page(text: str, results: Path = ROOT / "results") -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in (PAGE, README):
+        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")

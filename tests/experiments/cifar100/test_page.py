@@ -1,4 +1,4 @@
-"""The tables of docs/cifar100.md are the recorded ones."""
+"""The tables of docs/cifar100.md and README.md are the recorded ones."""
 
 from __future__ import annotations
 
@@ -22,15 +22,31 @@ def writer() -> ModuleType:
     return module
 
 
-def test_the_page_is_current(writer: ModuleType) -> None:
-    text = writer.PAGE.read_text(encoding="utf-8")
-    assert text == writer.page(text), "run: python docs/cifar100_page.py"
-    assert text.count("<!-- end -->") == len(writer.NAMES)
+def test_the_page_and_the_readme_are_current(writer: ModuleType) -> None:
+    for file, tables in ((writer.PAGE, len(writer.NAMES)), (writer.README, 1)):
+        text = file.read_text(encoding="utf-8")
+        assert text == writer.page(text), "run: python docs/cifar100_page.py"
+        assert text.count("written by docs/cifar100_page.py -->") == text.count("<!-- end -->") == tables
 
 
 def test_a_recorded_value_comes_onto_the_page(writer: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "cifar100").mkdir()
-    record = {"summary": {"polar_vit_tiny": "80.20 ± 0.10 (3 seeds of 117,100 steps)"}, "provenance": {"date": "today"}}
+    rows = [
+        {
+            "name": "polar_vit_tiny",
+            "label": "Polar",
+            "mean": 80.2,
+            "std": 0.1,
+            "seeds": 3,
+            "paper": {"mean": 80.15, "std": 0.26},
+        }
+    ]
+    record = {
+        "rows": rows,
+        "summary": {"polar_vit_tiny": "80.20 ± 0.10 (3 seeds of 117,100 steps)"},
+        "provenance": {"date": "today"},
+    }
     (tmp_path / "cifar100" / "cifar100.json").write_text(json.dumps(record))
     text = writer.page(writer.PAGE.read_text(encoding="utf-8"), tmp_path)
     assert "| Polar-ViT | 80.15 ± 0.26 | 80.20 ± 0.10 (3 seeds of 117,100 steps) | today" in text
+    assert "- Polar, ours less the paper's: +0.05 ± 0.10 points (standard error; 3 and 10 seeds)\n" in text

@@ -9,6 +9,7 @@ from commands import call, done, flat
 
 from polarvit.experiments import EXPERIMENTS, Settings, runs
 from polarvit.experiments.cifar100 import choices, products, sweep, table
+from polarvit.experiments.run_table import summary
 from polarvit.experiments.runs import Result, resolved
 
 
@@ -30,6 +31,11 @@ def test_the_sweep_varies_the_rate_and_nothing_else() -> None:
         assert recipe.optim.lr == float(row.name.rpartition("-")[0].rpartition("lr-")[2] + "-" + row.name[-1])
         assert recipe.optim.weight_decay == (0.06 if row.name.startswith("vit") else 0.05)
     assert [row.name.startswith("vit") for row in sweep.ROWS].count(True) == 4
+
+
+def test_a_dead_worker_fails_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "study", lambda *_, **__: ["vit_tiny-lr-1e-3, seed 0: killed by signal 9"])
+    assert sweep.run(Settings(tmp_path, runs=tmp_path)) == ["vit_tiny-lr-1e-3, seed 0: killed by signal 9"]
 
 
 def test_only_products_differ_in_the_control() -> None:
@@ -60,6 +66,19 @@ def test_claims_are_checked_once_there_are_three_seeds(found: dict[str, list[flo
     failures = table.claims(results(**found))
     assert len(failures) == len(wrong)
     assert all(part in failure for part, failure in zip(wrong, failures, strict=True))
+
+
+def test_gaps_have_error_bars_once_there_are_several_seeds() -> None:
+    found = results(polar_vit_tiny=[79.0, 80.0, 81.0], none=[78.0, 78.0], vit_tiny=[75.0])
+    lines = table.gaps([summary(row, found) for row in table.ROWS])
+    assert lines == [
+        "Polar-ViT-Tiny, ours less the paper's: -0.15 ± 0.58 points (standard error; 3 and 10 seeds)",
+        "Polar-ViT-Tiny w/o horoshift, ours less the paper's: -0.04 ± 0.17 points (standard error; 2 and 10 seeds)",
+        "Euclidean ViT-Tiny, ours less the paper's: +0.36 points (one seed: no error bar)",
+        "Polar-ViT-Tiny less Polar-ViT-Tiny w/o horoshift: +2.00 ± 0.58 points (standard error; 3 and 2 seeds)",
+        "Polar-ViT-Tiny less Euclidean ViT-Tiny: +5.00 points (one seed: no error bar)",
+    ]
+    assert table.gaps([summary(row, []) for row in table.ROWS]) == []
 
 
 def test_the_best_rate_is_that_of_seeds_all_rates_have() -> None:

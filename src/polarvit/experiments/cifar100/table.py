@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.run_records import all_finished
+from polarvit.experiments.run_table import summary
 from polarvit.experiments.runs import Result, Row, Stated, resolved, study
+from polarvit.tables import console
 
 NAME, FOLDER = "cifar100", "cifar100"
 """Of the experiment, and of its records under the results."""
@@ -24,7 +28,7 @@ NOTE = (
     "Top-1 test accuracy at the last step, mean ± standard deviation over seeds (the paper: 10 seeds). The paper also "
     "cites HexFormer 75.65 ± 0.43 and HexFormer-Hybrid 75.85 ± 0.34."
 )
-SEEDS_OF_A_CLAIM, LEAD_OVER_TWIN = 3, 4.0
+PAPER_SEEDS, SEEDS_OF_A_CLAIM, LEAD_OVER_TWIN = 10, 3, 4.0
 
 
 def run(settings: Settings) -> list[str]:
@@ -36,7 +40,34 @@ def run(settings: Settings) -> list[str]:
     whole = not settings.quick and steps == PAPER_STEPS
     settings = replace(settings, out=records if whole else records / f"{steps}-steps")
     failures = study(NAME, "CIFAR-100, Tiny", ROWS, settings, note=NOTE, records=records)
-    return failures + (claims(all_finished(NAME, ROWS, settings, records)) if whole else [])
+    if not whole:
+        return failures
+    results = all_finished(NAME, ROWS, settings, records)
+    for line in gaps([summary(row, results) for row in ROWS]):
+        console().print(line, soft_wrap=True)
+    return failures + claims(results)
+
+
+def gaps(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How far each row of the table's JSON is from the paper's, and Polar-ViT from the other rows, with error bars."""
+    known = [row for row in rows if row["mean"] is not None]
+    lines = [
+        f"{row['label']}, ours less the paper's: {difference(row, {**row['paper'], 'seeds': PAPER_SEEDS})}"
+        for row in known
+        if row["paper"]
+    ]
+    for ours in [row for row in known if row["name"] == "polar_vit_tiny"]:
+        lines += [f"{ours['label']} less {row['label']}: {difference(ours, row)}" for row in known if row is not ours]
+    return lines
+
+
+def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """Difference of two means in points, with its standard error sqrt(s²/n + s'²/n') where both have several seeds."""
+    text = f"{one['mean'] - other['mean']:+.2f}"
+    if one["std"] is None or other["std"] is None:
+        return f"{text} points (one seed: no error bar)"
+    error = math.sqrt(one["std"] ** 2 / one["seeds"] + other["std"] ** 2 / other["seeds"])
+    return f"{text} ± {error:.2f} points (standard error; {one['seeds']} and {other['seeds']} seeds)"
 
 
 def claims(results: Sequence[Result]) -> list[str]:
