@@ -66,3 +66,14 @@ def test_it_leaves_the_mode_and_the_modules_as_they_were(narrow, images) -> None
         assert not isinstance(module, PolarAttention) or not (module.one_by_one or "to_heads" in module.__dict__)
     with pytest.raises(TypeError, match="only hyperbolic models"):
         calibrate(narrow("vit_tiny"), images)
+
+
+def test_blocks_compiled_for_evaluation_are_calibrated_and_traced_as_plain_ones(narrow, images) -> None:
+    plain, model = narrow("polar_vit_tiny"), narrow("polar_vit_tiny").eval()
+    torch._dynamo.reset()
+    model.compile_blocks(evaluation=True, backend="eager")
+    model(images)
+    assert calibrate(model, images) == calibrate(plain, images)
+    assert model.trace(images).attention.equal(plain.trace(images).attention)
+    assert model.compiled is not None
+    assert model.compiled_ends is not None

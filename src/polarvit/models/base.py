@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -188,6 +189,18 @@ class VisionModel(nn.Module, Pretrained):
     def _now(self, compiled: Callable[..., Any] | None, plain: Callable[..., Any]) -> Callable[..., Any]:
         return compiled if compiled is not None and (self.training or self.compiled_evaluation) else plain
 
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Inside: evaluation as plain PyTorch, where hooks see every layer. Mode and compiled code come back."""
+        before = self.training, self.compiled, self.compiled_ends
+        try:
+            self.eval()
+            self.forget_compiled()
+            yield
+        finally:
+            self.train(before[0])
+            self.compiled, self.compiled_ends = before[1:]
+
     def forget_compiled(self) -> None:
         """Run as plain PyTorch again."""
         self.compiled = self.compiled_ends = None
@@ -198,7 +211,7 @@ class VisionModel(nn.Module, Pretrained):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layer groups for timm's layer-wise learning-rate decay."""
         return {
-            "stem": r"^(embed|token|table|log_k)",
+            "stem": r"^(?:embed|token|table|log_k)",
             "blocks": r"^blocks\.(\d+)" if coarse else [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
         }
 

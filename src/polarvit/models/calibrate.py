@@ -68,12 +68,10 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
         (n, m) for n, m in model.named_modules() if hasattr(m, "stretch") and (norms or hasattr(m, "out_features"))
     ]
     hooks = [module.register_forward_hook(meet(name)) for name, module in kinds]
-    was_training = model.training
     try:
-        model.eval()
-        model(images)
+        with model.observed():
+            model(images)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     return reached
@@ -109,12 +107,10 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
             hooks.append(module.register_forward_hook(meet_layer(name)))
         elif isinstance(module, PolarAttention):
             hooks.append(_meet_heads(name, module, goal, k, reached))
-    was_training = model.training
     try:
-        model.eval()  # whose blocks are never compiled ones, which would not see the hooks
-        model(images)
+        with model.observed():
+            model(images)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     return reached

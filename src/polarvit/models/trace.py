@@ -67,14 +67,12 @@ def trace(model: VisionModel, images: Tensor) -> Trace:
 
     kinds = [m for m in model.modules() if isinstance(m, PolarAttention) or hasattr(m, "attention_map")]
     hooks = [m.register_forward_pre_hook(see, with_kwargs=True) for m in kinds]
-    was_training = model.training
     try:
-        model.eval()  # whose blocks are never compiled ones, which would not see the hooks
-        stream = list(model.tokens(images))
-        features = model._normed(stream[-1])
-        pooled, logits = model.forward_head(features, pre_logits=True), model.forward_head(features)
+        with model.observed():
+            stream = list(model.tokens(images))
+            features = model._normed(stream[-1])
+            pooled, logits = model.forward_head(features, pre_logits=True), model.forward_head(features)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     points = [model.as_points(x) for x in stream]
