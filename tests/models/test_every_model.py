@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+from typing import Any
+
 import pytest
 import torch
 from models.copies import check_copies
@@ -84,8 +88,34 @@ def test_timm_surface(narrow, images, name) -> None:
     names = {key for key, _ in model.named_parameters()}
     assert model.no_weight_decay() < names
     model.get_submodule(model.default_cfg["first_conv"])
-    stem = model.group_matcher()["stem"]
-    assert "embed" in stem
+
+
+def layers_by_timm(matcher: dict[str, Any], names: list[str]) -> dict[str, tuple[float, ...]]:
+    """What timm makes of a matcher: names sort by the number of their group and the numbers an expression captures."""
+    found = {}
+    for name in names:
+        for number, spec in enumerate(matcher.values()):
+            for expression, suffix in [(spec, None)] if isinstance(spec, str) else spec:
+                if name not in found and (hit := re.match(expression, name)):
+                    found[name] = (float(number), *map(float, hit.groups()), *map(float, suffix or ()))
+    return {name: found.get(name, (math.inf,)) for name in names}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("coarse", [False, True])
+def test_timm_sorts_parameters_into_layers(narrow, name, coarse) -> None:
+    options = {"learn_k": True, "readout": "class_token"} if name.startswith("polar") else {}
+    model = narrow(name, **options)
+    learned = [key for key, p in model.named_parameters() if p.requires_grad]
+    layers = layers_by_timm(model.group_matcher(coarse), learned)
+    ends = ("head", "norm", "readout_norm", "pool")
+    for key, layer in layers.items():
+        if key.startswith("blocks."):
+            assert layer == (1, float(key.split(".")[1])), key
+        elif key.startswith(ends):
+            assert layer > (1, 1), key
+        else:
+            assert layer == (0,), key
 
 
 @pytest.mark.parametrize("overrides", [{"readout": "class_token"}, {"head": "tangent"}, {"learn_k": True}, {"k": 2.3}])
@@ -94,6 +124,21 @@ def test_ablations_are_configs(narrow, images, overrides) -> None:
     model(images).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
     assert torch.isfinite(model.bfloat16()(images.bfloat16())).all()
+
+
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name in MODELS])
+def test_wrong_images_are_named_and_a_broken_one_spoils_no_other(narrow, images, name) -> None:
+    model = narrow(name).eval()
+    for wrong in (images[:, :1], images[..., :4], images[0]):
+        with pytest.raises(
+            ValueError, match=rf"expected images \[B, 3, 8, 8\], got {re.escape(str(list(wrong.shape)))}"
+        ):
+            model(wrong)
+    with pytest.raises(ValueError, match="expected floating images.*got torch.uint8"):
+        model((255 * images).byte())
+    broken = images.clone()
+    broken[1, 0, 0, 0] = math.nan
+    assert model(broken).isfinite().all(-1).tolist() == [True, False, True]
 
 
 def test_names_and_fields_are_checked() -> None:
@@ -108,6 +153,33 @@ def test_names_and_fields_are_checked() -> None:
         create_model("polar_vit_tiny", dim=190)
     with pytest.raises(TypeError, match="takes a PolarViTConfig"):
         PolarViT(create_model("vit_tiny", dim=12).config)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("polar_vit_tiny", "heads", 0),
+        ("polar_vit_tiny", "dim", 0),
+        ("polar_vit_tiny", "dim", -192),
+        ("polar_vit_tiny", "k", 0.0),
+        ("polar_vit_tiny", "k", math.nan),
+        ("polar_vit_tiny", "temperature", 0.0),
+        ("polar_vit_tiny", "target_radius", -1.0),
+        ("polar_vit_tiny", "alpha", math.inf),
+        ("polar_vit_tiny", "norm_eps", -1e-5),
+        ("polar_vit_tiny", "position_std", -1.0),
+        ("vit_tiny", "heads", 0),
+        ("vit_tiny", "num_classes", -1),
+        ("lorentz_vit_tiny", "temperature", -1.0),
+        ("hexformer_tiny", "k", -1.0),
+        ("unet", "levels", 0),
+        ("unet_polar", "k", 0.0),
+        ("unet_poincare", "k", math.nan),
+    ],
+)
+def test_a_number_out_of_range_is_named(name, field, value) -> None:
+    with pytest.raises(ValueError, match=rf"Config: {field} must be .*, got {re.escape(str(value))}$"):
+        create_model(name, **{field: value})
 
 
 def test_sizes_are_the_published_ones() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from dataclasses import dataclass
@@ -18,6 +19,14 @@ Rule = Literal[
     "anchored", "anchored_0.1", "anchored_0.2", "free_power", "affine_klein", "affine_direction", "sigmoid",
     "hard_bound", "lorentz",
 ]  # fmt: skip
+
+
+POSITIVE = {
+    *("in_chans", "patch_size", "depth", "dim", "mlp_dim", "heads", "width", "levels"),
+    *("k", "temperature", "target_radius", "rate_spread"),
+}
+NOT_NEGATIVE = {"num_classes", "norm_eps", "position_std"}
+"""Fields of any config with a lower bound; every number is finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +41,15 @@ class ImageConfig:
         name = type(self).__name__
         if isinstance(self.img_size, list):
             object.__setattr__(self, "img_size", tuple(self.img_size))
-        for field, value in (("img_size", min(self.image)), ("in_chans", self.in_chans)):
-            if value < 1:
-                raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
-        if self.num_classes < 0:
-            raise ValueError(f"{name}: num_classes must be 0 (no classifier) or more, got {self.num_classes}")
+        if min(self.image) < 1:
+            raise ValueError(f"{name}: img_size must be positive, got {self.img_size}")
+        for key, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name}: {key} must be finite, got {value}")
+            if key in POSITIVE and value is not None and value <= 0:
+                raise ValueError(f"{name}: {key} must be positive, got {value}")
+            if key in NOT_NEGATIVE and value < 0:
+                raise ValueError(f"{name}: {key} must be 0 or more, got {value}")
         for field, choices in literal_fields(type(self)).items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{name}: {field} must be one of {', '.join(choices)}, got {getattr(self, field)!r}")
@@ -91,9 +104,6 @@ class VisionConfig(ImageConfig):
         name = type(self).__name__
         if self.dim % self.heads:
             raise ValueError(f"{name}: dim {self.dim} is not divisible by {self.heads} heads")
-        for field in ("depth", "mlp_dim", "patch_size"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
         for side in self.image:
             if side % self.patch_size:
                 raise ValueError(f"{name}: img_size {self.img_size} is not divisible by patch_size {self.patch_size}")

@@ -20,7 +20,7 @@ from polarvit.geometry import PolarPoint, ambient, from_ambient
 from polarvit.models.base import VisionModel
 from polarvit.models.config import VisionConfig
 from polarvit.nn.baselines.lorentz import log0
-from polarvit.nn.embed import resize_table
+from polarvit.nn.embed import check_images, resize_table
 from polarvit.nn.precision import tensors_in_full_precision
 
 
@@ -51,9 +51,7 @@ class StreamModel(VisionModel):
 
     def tokens(self, images: Tensor) -> Iterator[Tensor]:
         """The stream after the embedding and after every block, [B, N, width] each."""
-        expected = (self.config.in_chans, *self.config.image)
-        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"{type(self).__name__}: expected images {['B', *expected]}, got {list(images.shape)}")
+        check_images(type(self).__name__, images, self.config.in_chans, self.config.image)
         x = self.run(self.embed, images)
         yield x
         for block in self.blocks:

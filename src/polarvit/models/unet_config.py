@@ -31,14 +31,10 @@ class UNetConfig(ImageConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = type(self).__name__
-        for field in ("width", "levels"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{name}: {field} must be positive, got {getattr(self, field)}")
         for side in self.image:
             if side % 2**self.levels:
                 raise ValueError(
-                    f"{name}: img_size {self.img_size} cannot be halved {self.levels} times; "
+                    f"{type(self).__name__}: img_size {self.img_size} cannot be halved {self.levels} times; "
                     f"it must be a multiple of {2**self.levels}"
                 )
 

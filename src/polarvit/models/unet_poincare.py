@@ -29,11 +29,6 @@ class PoincareUNetConfig(UNetConfig):
     """Curvature is -1/k at first: -0.1."""
     learn_k: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.k > 0:
-            raise ValueError(f"{type(self).__name__}: k must be positive (curvature is -1/k), got {self.k}")
-
 
 class PoincareStage(nn.Module):
     """Two Poincare 3x3 convolutions, each with batch norm and ReLU in the tangent space at the origin.

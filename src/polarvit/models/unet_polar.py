@@ -24,11 +24,6 @@ class PolarUNetConfig(BilinearUNetConfig):
     time_init: Literal["zero", "full"] = "full"
     """Whether the time column of a convolution starts at zero or is drawn with the rest."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.k > 0:
-            raise ValueError(f"{type(self).__name__}: k must be positive (curvature is -1/k), got {self.k}")
-
 
 class PolarStage(nn.Module):
     """Two polar 3x3 convolutions, each with batch norm and ReLU. Several images are joined by concatenation first."""

@@ -15,6 +15,14 @@ from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, TABLE, Role
 
 
+def check_images(owner: str, images: Tensor, channels: int, size: tuple[int, int]) -> None:
+    """Raise unless `images` is a floating tensor [B, channels, *size]; `owner` is who says so."""
+    if images.ndim != 4 or tuple(images.shape[1:]) != (channels, *size):
+        raise ValueError(f"{owner}: expected images [B, {channels}, {size[0]}, {size[1]}], got {list(images.shape)}")
+    if not images.is_floating_point():
+        raise ValueError(f"{owner}: expected floating images, scaled and normalised, got {images.dtype}")
+
+
 def patchify(images: Tensor, patch: int) -> Tensor:
     """Images [B, C, H, W] to flattened patches [B, N, p p C], row-major, each in (row, column, channel) order."""
     b, c, h, w = images.shape
@@ -62,11 +70,7 @@ class PolarPatchEmbed(nn.Module):
         self.token = nn.Parameter(torch.zeros(dim)) if class_token else None
 
     def forward(self, images: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
-        if images.ndim != 4 or tuple(images.shape[1:]) != (self.in_chans, *self.img_size):
-            raise ValueError(
-                f"PolarPatchEmbed: expected images [B, {self.in_chans}, {self.img_size[0]}, {self.img_size[1]}], "
-                f"got {list(images.shape)}"
-            )
+        check_images("PolarPatchEmbed", images, self.in_chans, self.img_size)
         patches = from_space(full(patchify(images, self.patch_size)), k=k)
         return self.place(self.proj(patches, k=k), k=k)
 
