@@ -50,15 +50,15 @@ def test_two_hundred_steps_at_a_high_rate_stay_finite(narrow, name) -> None:
     train(model, torch.optim.AdamW(model.parameters(), lr=3e-3), images, labels, 200)
 
 
-@pytest.mark.parametrize("name", ["polar_vit_tiny", "vit_tiny"])
+@pytest.mark.parametrize("name", [name for name in DISTINCT if name in MODELS])
 def test_checkpointing_gives_equal_gradients(narrow, images, name) -> None:
     gradients = []
     for enable in (False, True):
-        model = narrow(name, drop_path=0.3).train()
+        model = narrow(name, drop_path=0.3, dropout=0.3).train()
         model.set_grad_checkpointing(enable)
         torch.manual_seed(3)
         model(images).sum().backward()
-        gradients.append([p.grad for p in model.parameters()])
+        gradients.append([p.grad for p in model.parameters() if p.requires_grad])
     for one, two in zip(*gradients, strict=True):
         torch.testing.assert_close(one, two)
 
@@ -75,6 +75,12 @@ def test_timm_surface(narrow, images, name) -> None:
     pairs = zip(last, tokens[0], strict=True) if isinstance(last, PolarPoint) else [(last, tokens[0])]
     assert all(a.equal(b) for a, b in pairs)
     assert len(model.forward_intermediates(images, intermediates_only=True)) == 2
+    whole = model.forward_intermediates(images, indices=[0], intermediates_only=True)
+    first, early = model.forward_intermediates(images, indices=[0], stop_early=True)
+    assert all(a.equal(b) for a, b in zip(whole[0], early[0], strict=True))
+    assert not model.forward_head(first).equal(model(images))
+    with pytest.raises(ValueError, match="output_fmt must be NLC or NCHW, got 'NHWC'"):
+        model.forward_intermediates(images, output_fmt="NHWC")
     with pytest.raises(ValueError, match="block 7 does not exist"):
         model.forward_intermediates(images, indices=[7])
     assert model.get_classifier() is model.head
@@ -88,6 +94,22 @@ def test_timm_surface(narrow, images, name) -> None:
     names = {key for key, _ in model.named_parameters()}
     assert model.no_weight_decay() < names
     model.get_submodule(model.default_cfg["first_conv"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_intermediates_as_maps_lay_the_patches_on_their_grid(narrow, name) -> None:
+    model = narrow(name, img_size=(8, 12)).eval()
+    images = torch.randn(2, 3, 8, 12)
+    tokens, maps = (
+        model.forward_intermediates(images, indices=1, output_fmt=fmt, intermediates_only=True)[0]
+        for fmt in ("NLC", "NCHW")
+    )
+    points = model.as_points(tokens)
+    assert maps.shape == (2, points.dim, 2, 3)
+    for row, column in ((0, 0), (0, 2), (1, 0)):
+        token = points.shape[1] - 6 + 3 * row + column
+        expected = points.radius[:, token, None] * points.direction[:, token]
+        torch.testing.assert_close(maps[:, :, row, column], expected)
 
 
 def layers_by_timm(matcher: dict[str, Any], names: list[str]) -> dict[str, tuple[float, ...]]:
@@ -134,7 +156,7 @@ def test_wrong_images_are_named_and_a_broken_one_spoils_no_other(narrow, images,
             ValueError, match=rf"expected images \[B, 3, 8, 8\], got {re.escape(str(list(wrong.shape)))}"
         ):
             model(wrong)
-    with pytest.raises(ValueError, match="expected floating images.*got torch.uint8"):
+    with pytest.raises(ValueError, match=r"expected floating images.*got torch\.uint8"):
         model((255 * images).byte())
     broken = images.clone()
     broken[1, 0, 0, 0] = math.nan

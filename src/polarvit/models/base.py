@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +75,11 @@ class VisionModel(nn.Module, Pretrained):
         return self.config.dim  # type: ignore[attr-defined]
 
     @property
+    def depth(self) -> int:
+        """Number of blocks."""
+        return self.config.depth  # type: ignore[attr-defined]
+
+    @property
     def architecture(self) -> str:
         """The registered name it was created by, or the name of its class."""
         return self.default_cfg["architecture"]
@@ -112,14 +118,19 @@ class VisionModel(nn.Module, Pretrained):
         images: Tensor,
         indices: int | Sequence[int] | None = None,
         norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: Literal["NLC", "NCHW"] = "NLC",
         intermediates_only: bool = False,
     ) -> Any:
         """Final features and the tokens after chosen blocks (all, the last n, or these indices).
 
-        `norm` applies the final norm to the tokens too; `intermediates_only` leaves the final features out.
+        `norm` applies the final norm to the tokens too; `stop_early` leaves out blocks after the last chosen one;
+        `intermediates_only` leaves the final features out. `output_fmt` is `NLC`, tokens as the model has them, or
+        `NCHW`, plain maps without class token (`flat`).
         """
-        stream = list(self.tokens(images))[1:]
-        depth = len(stream)
+        if output_fmt not in ("NLC", "NCHW"):
+            raise ValueError(f"forward_intermediates: output_fmt must be NLC or NCHW, got {output_fmt!r}")
+        depth = self.depth
         if indices is None:
             chosen = list(range(depth))
         elif isinstance(indices, int):
@@ -131,8 +142,18 @@ class VisionModel(nn.Module, Pretrained):
         for index in chosen:
             if not 0 <= index < depth:
                 raise ValueError(f"forward_intermediates: block {index} does not exist, the model has {depth}")
+        last = max(chosen, default=depth - 1) if stop_early else depth - 1
+        stream = list(islice(self.tokens(images), 1, last + 2))
         tokens = [self._normed(stream[index]) if norm else stream[index] for index in chosen]
+        if output_fmt == "NCHW":
+            tokens = [self.flat(x) for x in tokens]
         return tokens if intermediates_only else (self._normed(stream[-1]), tokens)
+
+    def flat(self, x: Any) -> Tensor:
+        """The tokens of the patches as a plain map [B, C, h, w]; points in the tangent space at the origin."""
+        points, (height, width) = self.as_points(x), self.config.grid
+        tangent = points.radius.unsqueeze(-1) * points.direction
+        return tangent[:, -height * width :].mT.unflatten(-1, (height, width))
 
     def _normed(self, x: Any) -> Any:
         """The final norm, if the model has one."""

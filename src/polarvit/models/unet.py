@@ -56,6 +56,11 @@ class UNet(VisionModel):
         self.decoder = nn.ModuleList(self.make_stage(stage) for stage in config.decoder)
         self.head = self._make_head(config.num_classes)
 
+    @property
+    def depth(self) -> int:
+        """Number of stages."""
+        return len(self.encoder) + len(self.decoder)
+
     def make_stage(self, stage: Stage) -> nn.Module:
         """Two 3x3 convolutions, each with batch norm and ReLU."""
         layers: list[nn.Module] = []
