@@ -61,6 +61,15 @@ def test_the_folder_holds_config_weights_and_card_and_nothing_else(saved) -> Non
     assert "logits [B, 5]" in card
 
 
+def test_a_card_says_what_the_model_is_and_gives(narrow, tmp_path) -> None:
+    narrow("polar_vit_tiny", num_classes=0).save_pretrained(tmp_path / "polar")
+    card = (tmp_path / "polar" / "README.md").read_text()
+    assert "features [B, 16]" in card
+    assert "\n- hyperbolic\n" in card
+    narrow("vit_tiny").save_pretrained(tmp_path / "flat")
+    assert "hyperbolic" not in (tmp_path / "flat" / "README.md").read_text()
+
+
 def test_class_names_are_saved_loaded_and_forgotten_with_their_classifier(narrow, tmp_path) -> None:
     model = narrow("vit_tiny")
     assert model.class_names is None
@@ -186,7 +195,15 @@ def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
         (lambda d: d.update(format_version=2), "format version 2, expected 1"),
         (lambda d: d.pop("format_version"), "not a config written by polarvit"),
         (lambda d: d.update(architecture="resnet50"), "unknown architecture 'resnet50'"),
+        (lambda d: d.update(architecture=["vit_tiny"]), r"'architecture' must be a text, got \['vit_tiny'\]"),
         (lambda d: d.update(config=[1]), "'config' must be an object"),
+        (lambda d: d["config"].update(heads=0), "heads must be positive, got 0"),
+        (lambda d: d["config"].update(k=float("nan")), "k must be finite, got nan"),
+        (lambda d: d["preprocessing"].update(mean="abc"), r"preprocessing\.mean must be 3 numbers, got 'abc'"),
+        (lambda d: d["preprocessing"].update(mean=[0.5]), r"preprocessing\.mean must be 3 numbers, got \[0\.5\]"),
+        (lambda d: d["preprocessing"].update(std=[0, 1, 1]), r"preprocessing\.std must be 3 positive numbers"),
+        (lambda d: d["preprocessing"].update(crop_pct=float("nan")), r"preprocessing\.crop_pct must be a positive"),
+        (lambda d: d["preprocessing"].update(interpolation=3), r"preprocessing\.interpolation must be a text, got 3"),
         (lambda d: d.update(class_names=["a"] * 4), r"config\.json: 4 class names for 5 classes"),
         (lambda d: d.update(class_names="abcde"), "class names must be a list of texts, got 'abcde'"),
         (lambda d: d.update(class_names=["a", "b", "c", "d", 5]), "class names must be a list of texts"),
@@ -201,8 +218,9 @@ def test_a_wrong_config_is_named(saved, change, message) -> None:
         load_pretrained(saved)
 
 
-def test_a_config_that_is_not_json_is_named(saved) -> None:
-    (saved / "config.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
+def test_a_config_that_is_not_json_is_named(saved, text) -> None:
+    (saved / "config.json").write_text(text)
     with pytest.raises(WeightsError, match="not readable as JSON"):
         load_pretrained(saved)
 
@@ -212,6 +230,9 @@ def test_an_unknown_name_says_what_was_tried(tmp_path) -> None:
         create_model("polar_vit_tinny", pretrained=True)
     with pytest.raises(WeightsError, match=r"no config\.json"):
         load_pretrained(tmp_path)
+    for name in ("../secrets", "owner/..", "a--b/c", "ünï/côde"):
+        with pytest.raises(WeightsError, match=f"'{name}' is neither a folder nor a hub id"):
+            load_pretrained(name)
 
 
 def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:

@@ -18,7 +18,7 @@ from polarvit.experiments.reliability import reliability
 from polarvit.experiments.report.collect import Seen
 from polarvit.experiments.same_run import portable
 from polarvit.experiments.seen import open_images, ready, see
-from polarvit.models import VisionModel, ViT
+from polarvit.models import VisionModel
 from polarvit.models.model_card import model_card
 from polarvit.models.packaging import full_tag
 from polarvit.models.weights import WeightsError, load_pretrained
@@ -100,8 +100,6 @@ def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) ->
     )
     written = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
     written = written.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
-    if isinstance(model, ViT):
-        written = written.replace("- hyperbolic\n", "", 1)
     settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
     return f"{written}\n## Recipe\n\n```yaml\n{settings}```\n"
 

@@ -23,7 +23,8 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
     """
     cfg, config = model.default_cfg, model.config
     channels, height, width = cfg["input_size"]
-    logits = [f"B, {config.num_classes}"] + ([f"{height}, {width}"] if model.task == "segmentation" else [])
+    what, last = ("logits", config.num_classes) if config.num_classes else ("features", model.num_features)
+    shape = [f"B, {last}"] + ([f"{height}, {width}"] if model.task == "segmentation" else [])
     lines = [
         "---",
         "library_name: polarvit",
@@ -31,7 +32,7 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
         f"pipeline_tag: image-{model.task}",
         "tags:",
         f"- image-{model.task}",
-        "- hyperbolic",
+        *(["- hyperbolic"] if model.hyperbolic else []),
         "- polarvit",
         "---",
         "",
@@ -50,7 +51,7 @@ def model_card(model: VisionModel, summary: str = "", results: str = "") -> str:
         "## Input and output",
         "",
         f"Images [B, {channels}, {height}, {width}] scaled to [0, 1] and normalised with mean {list(cfg['mean'])} and "
-        f"standard deviation {list(cfg['std'])}; logits [{', '.join(logits)}].",
+        f"standard deviation {list(cfg['std'])}; {what} [{', '.join(shape)}].",
         f"{model.count():,} parameters, {model.count(classifier=False):,} without the classifier.",
         "",
     ]

@@ -54,6 +54,7 @@ class LorentzUNet(UNet):
 
     config_class = LorentzUNetConfig
     first_layer = "encoder.0.convs.0"
+    hyperbolic = True
     compiles_norms = True
 
     def __init__(self, config: LorentzUNetConfig) -> None:

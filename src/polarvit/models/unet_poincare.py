@@ -54,6 +54,7 @@ class PoincareUNet(UNet):
 
     config_class = PoincareUNetConfig
     first_layer = "encoder.0.convs.0"
+    hyperbolic = True
     compiles_norms = True
     roles: ClassVar[dict[str, Role]] = {"log_k": CURVATURE}
 

@@ -47,6 +47,7 @@ class PolarUNet(UNet):
 
     config_class = PolarUNetConfig
     first_layer = "encoder.0.conv1"
+    hyperbolic = True
 
     def __init__(self, config: PolarUNetConfig) -> None:
         super().__init__(config)

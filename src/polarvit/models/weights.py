@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import huggingface_hub
 from huggingface_hub import PyTorchModelHubMixin
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -114,7 +115,7 @@ def load_pretrained(
     state = read_weights(folder / WEIGHTS, described["architecture"])
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
-    model.default_cfg.update({key: _tupled(value) for key, value in described["preprocessing"].items()})
+    model.default_cfg.update(read_preprocessing(folder / CONFIG, described["preprocessing"], stored.in_chans))
     if config.grid != stored.grid:
         model.resize_positions(state, stored.grid)
     fresh: set[str] = set()
@@ -182,7 +183,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """`config.json`, with exactly the keys this version writes; names of classes may be missing."""
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(described, dict) or "format_version" not in described:
         raise WeightsError(f"{path}: no 'format_version': not a config written by polarvit")
@@ -192,8 +193,31 @@ def read_config(path: Path) -> dict[str, Any]:
     for key in ("config", "preprocessing"):
         if not isinstance(described[key], dict):
             raise WeightsError(f"{path}: '{key}' must be an object, got {described[key]!r}")
+    if not isinstance(described["architecture"], str):
+        raise WeightsError(f"{path}: 'architecture' must be a text, got {described['architecture']!r}")
     _same_keys(path, "preprocessing.", set(described["preprocessing"]), _PREPROCESSING)
     return described
+
+
+def read_preprocessing(path: Path, values: dict[str, Any], channels: int) -> dict[str, Any]:
+    """What `default_cfg` says of the images: one mean and one standard deviation a channel, interpolation, crop."""
+
+    def number(value: Any, least: float) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and least < value < math.inf
+
+    def numbers(value: Any, least: float) -> bool:
+        return isinstance(value, list) and len(value) == channels and all(number(x, least) for x in value)
+
+    wanted = {
+        "mean": (f"{channels} numbers", numbers(values["mean"], -math.inf)),
+        "std": (f"{channels} positive numbers", numbers(values["std"], 0)),
+        "interpolation": ("a text", isinstance(values["interpolation"], str)),
+        "crop_pct": ("a positive number", number(values["crop_pct"], 0)),
+    }
+    for key, (expected, fits) in wanted.items():
+        if not fits:
+            raise WeightsError(f"{path}: preprocessing.{key} must be {expected}, got {values[key]!r}")
+    return {**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])}
 
 
 def read_weights(path: Path, architecture: str) -> dict[str, Tensor]:
@@ -229,10 +253,6 @@ def _same_keys(source: str | Path, prefix: str, found: set[str], expected: set[s
             raise WeightsError(f"{source}: {what} {'key' if len(keys) == 1 else 'keys'} {listed}")
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _index() -> dict[str, str]:
     return json.loads((PACKAGED / "index.json").read_text(encoding="utf-8"))
 
@@ -257,6 +277,8 @@ def _download(name: str, **options: Any) -> Path:
     for file in (CONFIG, WEIGHTS):
         try:
             paths.append(Path(huggingface_hub.hf_hub_download(name, file, **options)))
+        except HFValidationError as error:
+            raise WeightsError(f"'{name}' is neither a folder nor a hub id ({error})") from error
         except LocalEntryNotFoundError as error:
             raise WeightsError(f"{name}: {file} is not cached and the hub cannot be reached ({error})") from error
         except EntryNotFoundError as error:
