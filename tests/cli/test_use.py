@@ -204,5 +204,15 @@ def test_models_lists_sizes_with_and_without_the_classifier() -> None:
     assert f"{model.count(classifier=False):,}" in output
 
 
+def test_models_are_counted_for_the_inputs_of_a_data_set() -> None:
+    output = done("models", "--pattern", "polar_vit_tiny", "--setting", "cifar100")
+    assert "2,723,749" in output
+    output = done("models", "--pattern", "polar*", "--setting", "imagenet")
+    assert "2,868,753" in output  # the paper's 2.9 M, without classifier
+    assert "21,622,587" in output  # its 21.7 M, without the position table, which is fixed here
+    assert "unet" not in output
+
+
 def test_models_without_a_match_is_a_wrong_command_line() -> None:
     assert call("models", "--pattern", "resnet*").exit_code == 2
+    assert call("models", "--setting", "mnist").exit_code == 2

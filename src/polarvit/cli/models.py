@@ -20,28 +20,36 @@ def register(app: typer.Typer) -> None:
 def models(
     ctx: typer.Context,
     pattern: Annotated[str, typer.Option("--pattern", help="Only names that match, e.g. 'polar*'.")] = "*",
+    setting: Annotated[
+        str | None,
+        typer.Option("--setting", help="Count for the inputs of cifar100 or imagenet. Default: each model's own."),
+    ] = None,
 ) -> None:
     """List the models that can be created and trained: size, reference and origin.
 
-    Parameters are counted for 1000 classes (two for segmentation), and without the classifier.
+    Parameters are counted for 1000 classes (two for segmentation), and without the classifier;
+    for the images, patches and classes of one data set with --setting.
 
     \b
     polarvit models
-    polarvit models --pattern 'polar*'
+    polarvit models --pattern 'polar*' --setting imagenet
     """
     if ctx.invoked_subcommand is not None:
         return
     import torch
 
     from polarvit.models import create_model, list_models
-    from polarvit.models.registry import entry
+    from polarvit.models.registry import SETTINGS, entry
     from polarvit.models.weights import list_pretrained
     from polarvit.tables import console, table
 
+    if setting not in (None, *SETTINGS):
+        raise typer.BadParameter(f"expected one of {', '.join(SETTINGS)}, got '{setting}'", param_hint="--setting")
+    inputs = SETTINGS[setting] if setting else {}
     rows, systems = [], dict[tuple[str, str], list[str]]()
-    for name in list_models(pattern):
+    for name in list_models(pattern, "classification" if setting else None):
         with torch.device("meta"):
-            model = create_model(name)
+            model = create_model(name, **inputs)
         counts = [f"{model.count():,}", f"{model.count(classifier=False):,}"]
         rows.append([name, *counts, model.config.shape, f"{model.config.image[0]}"])
         systems.setdefault((entry(name).reference, entry(name).origin), []).append(name)
@@ -49,6 +57,8 @@ def models(
         raise typer.BadParameter(f"no model matches '{pattern}'", param_hint="--pattern")
     columns = ["model", "parameters", "no classifier", "shape", "image"]
     note = "image and patch sizes and numbers of classes (1,000) are defaults; a recipe sets its own"
+    if setting:
+        note = f"for {inputs['num_classes']:,} classes of {setting}"
     console().print(table("", columns, rows, caption=note, text=["shape"]))
     origins = [[", ".join(names), *known] for known, names in systems.items()]
     console().print(table("", ["models", "reference", "origin"], origins, text=["reference", "origin"]))
