@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polarvit.geometry import PolarPoint, ambient, concat, from_ambient, split_heads, to_ambient
+from polarvit.geometry import PolarPoint, ambient, concat, from_ambient, from_tangent0, split_heads, to_ambient
 from polarvit.nn import HoroShift, PolarAttention, grid_positions
 
 
@@ -83,6 +83,20 @@ def test_a_row_with_nothing_to_attend_to_is_the_image_of_the_origin(attention: P
     assert all(torch.isfinite(p.grad).all() for p in attention.parameters() if p.grad is not None)
 
 
+def test_masked_tokens_move_nothing_with_dropout_or_without(attention: PolarAttention) -> None:
+    v = torch.randn(2, 6, 12, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, True, True, False, True, True], [False] * 6])
+    positions, extent = (t.double() for t in grid_positions((2, 3)))
+    for attention.dropout in (0.0, 0.3):
+        out = attention.train()(from_tangent0(v), positions, extent, mask=mask)
+        others = [0, 1, 2, 4, 5]
+        (gradient,) = torch.autograd.grad(out.radius[0, others].sum() + out.radius[1].sum(), v)
+        assert torch.isfinite(gradient).all()
+        assert not gradient[0, 3].any()
+        assert not gradient[1].any()
+        assert gradient[0, others].any(-1).all()
+
+
 def test_dropout_acts_on_weights_while_training_only() -> None:
     torch.manual_seed(0)
     layer = PolarAttention(8, 2, dropout=0.5)
@@ -103,6 +117,11 @@ def test_it_names_bad_arguments() -> None:
         PolarAttention(8, 2, HoroShift(2, 4))(tokens(1, 4, 8).map(torch.Tensor.float))
     with pytest.raises(ValueError, match="head dimension >= 4, got 3"):
         HoroShift(2, 3)
+    x = tokens(2, 4, 8).map(torch.Tensor.float)
+    for dropout in (0.0, 0.5):
+        for mask in (torch.ones(1, 4, dtype=torch.bool), torch.ones(2, 4), torch.ones(2, 4, 4, dtype=torch.bool)):
+            with pytest.raises(ValueError, match=r"mask must be torch\.bool \[2, 4\], got"):
+                PolarAttention(8, 2, dropout=dropout)(x, mask=mask)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 
-from polarvit.geometry import PolarPoint, from_space, to_space
+from polarvit.geometry import PolarPoint, from_space, from_tangent0, to_space
 from polarvit.nn import PolarMLR, PolarPatchEmbed
 from polarvit.nn.embed import patchify, resize_table
 
@@ -73,6 +73,18 @@ def test_logits_are_hcnn_s_in_high_precision(k: float) -> None:
                 )
                 exact = float(root * norm * mpmath.asinh(alpha / (root * norm)))
                 assert logits[i, c].item() == pytest.approx(exact, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 2.3])
+def test_at_the_origin_a_logit_rises_along_its_normal(k: float) -> None:
+    """logit(v) = -offset |z| + z.v + O(v^2), whatever direction the origin is stored with."""
+    torch.manual_seed(0)
+    head = PolarMLR(4, 3).double()
+    v = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    logits = head(from_tangent0(v), k=k)
+    torch.testing.assert_close(logits, -head.offset * head.normal.norm(dim=-1))
+    rise = torch.stack([torch.autograd.grad(logit, v, retain_graph=True)[0] for logit in logits])
+    torch.testing.assert_close(rise, head.normal.detach())
 
 
 def test_logits_are_odd_in_the_normal_at_any_radius() -> None:

@@ -73,7 +73,7 @@ def test_it_says_which_dimension_was_expected() -> None:
 
 
 @pytest.mark.parametrize("rule", RADIUS_RULES)
-def test_every_rule_gives_finite_radii_and_gradients(rule: str) -> None:
+def test_every_rule_gives_finite_radii_and_trains(rule: str) -> None:
     torch.manual_seed(0)
     layer = PolarLinear(6, 5, "gelu", rule=rule).double()
     x = points(30, 6, 3.0)
@@ -83,6 +83,7 @@ def test_every_rule_gives_finite_radii_and_gradients(rule: str) -> None:
     for name, p in layer.named_parameters():
         if name.startswith("rule"):
             assert torch.isfinite(p.grad).all(), name
+            assert p.grad.any(), name
 
 
 def test_configs_know_every_rule_and_no_other() -> None:

@@ -119,7 +119,7 @@ def test_exact_boosts_move_by_the_exact_distance_and_space_addition_adds_coordin
     torch.testing.assert_close(layer(x, radial).radius, x.radius + 0.25 * step.radius, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("name", ["boost", "exact_boost", "space"])
+@pytest.mark.parametrize("name", ["boost", "exact_boost", "ambient_boost", "space"])
 def test_stochastic_depth_drops_whole_samples_and_only_while_training(name: str) -> None:
     torch.manual_seed(0)
     layer = residual(name, 0.3, 0.5).double()

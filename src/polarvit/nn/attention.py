@@ -67,6 +67,9 @@ class PolarAttention(nn.Module):
         k: float | Tensor = 1.0,
         mask: Tensor | None = None,
     ) -> PolarPoint:
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape):
+            expected, got = f"{torch.bool} {list(x.shape)}", f"{mask.dtype} {list(mask.shape)}"
+            raise ValueError(f"PolarAttention: mask must be {expected}, got {got}")
         q, key, v = self.project(x, positions, extent, k=k)
         return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k, half=halved(x)), k=k)
 
