@@ -22,7 +22,7 @@ from polarvit.experiments.cifar100.analysis.rates import learned_rates
 from polarvit.experiments.cifar100.analysis.superclasses import class_points, flattened, structure
 from polarvit.experiments.report.collect import Seen
 from polarvit.geometry import PolarPoint, distance
-from polarvit.models import WeightsError, create_model, load_pretrained
+from polarvit.models import WeightsError, create_model, load_pretrained, weights
 
 CPU = torch.device("cpu")
 
@@ -89,7 +89,9 @@ def test_a_quick_look_takes_few_images_and_does_not_overwrite(toys: Path, monkey
     assert record["command"] == f"polarvit reproduce cifar100-analysis {seen_by}"
 
 
-def test_without_weights_it_says_where_they_come_from(tmp_path: Path) -> None:
+def test_without_weights_it_says_where_they_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    monkeypatch.setattr(weights, "PACKAGED", tmp_path)
     with pytest.raises(WeightsError, match="neither packaged, nor from"):
         chosen_weights(Settings(runs=tmp_path))
     result = call("reproduce", "cifar100-analysis", "--weights", tmp_path / "nothing", "--device", "cpu")
