@@ -76,8 +76,8 @@ LARGE += [Case(1, 2, 196, 77, 128, 16, 1), Case(1, 2, 77, 196, 16, 128, 1), Case
 def poison(monkeypatch):
     """Everything a kernel should write holds NaN first."""
 
-    def poisoned(shape, like):
-        return torch.full(shape, torch.nan, dtype=torch.float32, device=like.device)
+    def poisoned(shape, like, dtype=torch.float32):
+        return torch.full(shape, torch.nan, dtype=dtype, device=like.device)
 
     monkeypatch.setattr(launches, "new_output", poisoned)
     monkeypatch.setattr(operator, "new_output", poisoned)

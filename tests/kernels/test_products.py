@@ -21,7 +21,7 @@ def chord_kernel(x, y, out, WIDTH: tl.constexpr, POINTS: tl.constexpr):
     y1, y2, y3 = products.pieces(tl.load(y + place) - centre)
     a, b, c = products.half_squares(x, y, points, POINTS, POINTS, WIDTH)
     d, e, f = products.half_squares(y, y, points, POINTS, POINTS, WIDTH)
-    half = products.half_squared_chords(x1, x2, x3, y1, y2, y3, a, b, c, d, e, f)
+    half = products.half_squared_chords(tl.trans(x1), tl.trans(x2), tl.trans(x3), y1, y2, y3, a, b, c, d, e, f)
     tl.store(out + points[:, None] * POINTS + points[None, :], half)
 
 

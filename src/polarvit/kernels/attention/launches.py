@@ -17,7 +17,13 @@ from polarvit.kernels.attention.backward import attention_backward_kernel
 from polarvit.kernels.attention.ends import attention_gather_kernel, attention_turn_kernel
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
-from polarvit.kernels.attention.near import COLUMN_TERMS, ROW_TERMS, near_columns_kernel, near_rows_kernel
+from polarvit.kernels.attention.near import (
+    COLUMN_TERMS,
+    ROW_PIECES,
+    ROW_TERMS,
+    near_columns_kernel,
+    near_rows_kernel,
+)
 from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_kernel, near_gather_kernel
 from polarvit.kernels.attention.near_forward import near_chords_kernel, near_forward_kernel
 from polarvit.kernels.attention.products import attention_reach_kernel
@@ -50,13 +56,14 @@ class Walk:
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns of a tile of pairs, warps, coordinates a turn of a loop takes, registers a thread may have."""
+    """Rows and columns of a tile of pairs, warps, coordinates a turn of a loop takes, registers, tiles loaded ahead."""
 
     rows: int
     columns: int
     warps: int
     unroll: int = 16
     registers: int | None = None
+    stages: int = 1
 
     def fits(self, n: int, m: int) -> bool:
         """Whether no tile reaches past the last row or column."""
@@ -70,10 +77,10 @@ class Tile:
         }  # fmt: skip
 
     def launch(self) -> dict[str, Any]:
-        return {"num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
+        return {"num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers}
 
 
-NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4), Tile(16, 64, 4)
+NEAR_FORWARD, NEAR_BACKWARD = Tile(64, 32, 4, stages=2), Tile(16, 64, 4, stages=2)
 """Products on the tensor cores have 64 rows: queries forward, keys backward."""
 
 
@@ -117,9 +124,9 @@ def padded(width: int, least: int = 1) -> int:
     return max(least, triton.next_power_of_2(width))
 
 
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
+def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
+    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Tensor) -> Tensor:
@@ -169,14 +176,16 @@ def near_heads(points: Points) -> Tensor:
     return near
 
 
-def near_columns(key: Tensor, value: Tensor) -> Tensor:
-    """What keys and values bring to the kernels of near heads."""
-    b, h, _, m = key.shape
+def near_columns(key: Tensor, value: Tensor, tile: Tile, pieces: int) -> tuple[Tensor, Tensor, int]:
+    """What keys and values bring to the kernels of near heads: numbers, directions in pieces, and places for these."""
+    (b, h, _, m), sizes = key.shape, widths(key, value)
+    places = tile.columns * triton.cdiv(m, tile.columns)
     columns = new_output((b, h, COLUMN_TERMS.value, m), key)
-    near_columns_kernel[(b * h, triton.cdiv(m, 64))](
-        key, value, columns, m, WIDTH=key.shape[2], VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2
+    split = new_output((b, h, pieces, places, sizes["PAD"]), key, torch.float16)
+    near_columns_kernel[(b * h, triton.cdiv(places, 64))](
+        key, value, columns, split, m, places, BLOCK=64, PIECES=pieces, num_warps=4, **sizes
     )
-    return columns
+    return columns, split, places
 
 
 def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -195,7 +204,7 @@ def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[T
         return
     tile, near, terms = forward_tile(n, max(width, value_width)), None, None
     if has_near(query, value):
-        near, terms = near_heads(points), near_columns(points[3], value)
+        near, (terms, split, places) = near_heads(points), near_columns(points[3], value, tile, 3)
     chords = value_chords(value, tile.columns, near, terms)
     wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
         *points, chords if near is None else near, chords, attend, scale, *outputs, h, n, m,
@@ -204,8 +213,9 @@ def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[T
     )  # fmt: skip
     if near is not None:
         near_forward_kernel[(b * h, triton.cdiv(n, NEAR_FORWARD.rows))](
-            *points, near, terms, chords, attend, scale, *outputs, h, n, m,
+            *points, near, terms, split, chords, attend, scale, *outputs, h, n, m, places,
             HAS_MASK=mask is not None, ROWS=NEAR_FORWARD.rows, COLUMNS=tile.columns, SIDE=side(n, m),
+            STAGES=NEAR_FORWARD.stages,
             **widths(query, value), **NEAR_FORWARD.launch(),
         )  # fmt: skip
 
@@ -259,21 +269,24 @@ def backward_near(points: Points, rows: Rows, near: Tensor, gradients: list[Tens
     (b, h, width, n), m = query.shape, value.shape[3]
     sizes, tile = widths(query, value), NEAR_BACKWARD
     parts, turns = division(triton.cdiv(m, tile.columns), b * h, PROGRAMS)
-    of_rows, of_columns = new_output((b, h, ROW_TERMS.value, n), query), near_columns(key, value)
-    near_rows_kernel[(b * h, triton.cdiv(n, 64))](
-        query, key, value, rows.direction, rows.turned, rows.terms, of_rows, n, m,
-        WIDTH=width, VALUE_WIDTH=value.shape[2], BLOCK=64, num_warps=2,
+    lines, (columns, split_columns, places) = tile.rows * triton.cdiv(n, tile.rows), near_columns(key, value, tile, 6)
+    of_rows = new_output((b, h, ROW_TERMS.value, lines), query)
+    split = new_output((b, h, ROW_PIECES.value, lines, sizes["PAD"]), query, torch.float16)
+    near_rows_kernel[(b * h, triton.cdiv(lines, 64))](
+        points[0], query, key, value, rows.direction, rows.turned, rows.terms, of_rows, split, n, m, lines,
+        BLOCK=64, num_warps=4, **sizes,
     )  # fmt: skip
     row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
     near_backward_kernel[(b * h, parts)](
-        *points, *rows, of_rows, of_columns, near, row_sums, copies, *gradients[2:], h,
-        n, m, turns, HAS_MASK=rows.attend is not rows.scale, MANY=turns > 1, SIDE=side(n, m),
-        ROWS=tile.rows, COLUMNS=tile.columns, **tile.launch(), **sizes,
+        *points[2:], rows.attend, rows.scale, of_rows, split, columns, split_columns, near, row_sums, copies,
+        *gradients[2:], h, n, m, lines, places, turns,
+        HAS_MASK=rows.attend is not rows.scale, MANY=turns > 1, SIDE=side(n, m),
+        ROWS=tile.rows, COLUMNS=tile.columns, STAGES=tile.stages, **tile.launch(), **sizes,
     )  # fmt: skip
     blocks = triton.cdiv(n, 32)
     share = new_output((b * blocks, h), rows.scale)
     near_gather_kernel[(b * h, blocks)](
-        near, rows.scale, row_sums, copies, *gradients[:2], share, h, parts, n,
+        near, rows.scale, query, key, row_sums, copies, *gradients[:2], share, h, parts, n, m,
         WIDTH=width, PAD=padded(width, 16), BLOCK=32, num_warps=4,
     )  # fmt: skip
     return share

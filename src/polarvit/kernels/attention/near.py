@@ -24,10 +24,11 @@ from polarvit.kernels.attention.elementary import (
     fast_rsqrt,
     sinh_series,
 )
-from polarvit.kernels.attention.products import half_squares
+from polarvit.kernels.attention.products import half_squares, halves, pieces
 from polarvit.kernels.attention.tiles import SMALLEST, get_inside
 
-ROW_TERMS, COLUMN_TERMS = tl.constexpr(10), tl.constexpr(6)
+ROW_TERMS, COLUMN_TERMS = tl.constexpr(13), tl.constexpr(6)
+ROW_PIECES = tl.constexpr(8)
 
 
 @triton.jit
@@ -90,46 +91,80 @@ def store_three(pointer, step, first, second, third, inside):
 
 
 @triton.jit
+def store_pieces(pointer, plane, x, points, kept, PAD: tl.constexpr):
+    """x [PAD, points] in three float16, points first, each piece in a plane of its own."""
+    first, second, third = pieces(x)
+    spot, inside = points[None, :] * PAD + tl.arange(0, PAD)[:, None], kept[None, :]
+    tl.store(pointer + spot, first, mask=inside)
+    tl.store(pointer + plane + spot, second, mask=inside)
+    tl.store(pointer + 2 * plane + spot, third, mask=inside)
+
+
+@triton.jit
 def near_rows_kernel(
-    query, key, value, out, turned, terms, rows, N, M,
-    WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    query_radius, query, key, value, out, turned, terms, rows, split, N, M, LINES,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """For each row: three parts of 1/2|q|^2 and of 1/2|uhat|^2 as offsets; t.uhat, a power of two above t,
-    g/2 (1 + rho), by which chords to the centroid are weighted, and the inverse of that power.
+    """For each row, of which there are LINES with those that pad a tile: three parts of 1/2|q|^2 and of 1/2|uhat|^2 as
+    offsets; t.uhat, a power of two above t, g/2 (1 + rho), by which chords to the centroid are weighted; a; `terms`.
+    And q and uhat as offsets in three pieces, t over its power of two in `halves`: [8, LINES, PAD], the first thing
+    that products read.
     """
     head = tl.program_id(0).to(tl.int64)
     line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    valid = line < N
+    valid, kept = line < N, line < LINES
     spots = tl.minimum(line, N - 1)
+    query += head * WIDTH * N
     key += head * WIDTH * M
     value += head * VALUE_WIDTH * M
     out += head * VALUE_WIDTH * N
-    turned += head * VALUE_WIDTH * N + spots
-    q1, q2, q3 = half_squares(query + head * WIDTH * N, key, spots, N, M, WIDTH)
+    turned += head * VALUE_WIDTH * N
+    q1, q2, q3 = half_squares(query, key, spots, N, M, WIDTH)
     o1, o2, o3 = half_squares(out, value, spots, N, M, VALUE_WIDTH)
     product = tl.zeros([BLOCK], tl.float32)
     size = tl.zeros([BLOCK], tl.float32)
     for d in tl.range(0, VALUE_WIDTH, loop_unroll_factor=4):
-        t = tl.load(turned + d * N)
+        t = tl.load(turned + spots + d * N)
         product += t * (tl.load(out + spots + d * N) - tl.load(value + d * M).to(tl.float32))
         size = tl.maximum(size, tl.abs(t))
     exponent = tl.minimum(tl.maximum((size.to(tl.int32, bitcast=True) >> 23) + 1, 1), 253)  # of the next power of two
     terms += head * 3 * N + spots
-    rows += head * ROW_TERMS * N + line
-    store_three(rows, N, q1, q2, q3, valid)
-    store_three(rows + 3 * N, N, o1, o2, o3, valid)
-    tl.store(rows + 6 * N, product, mask=valid)
-    tl.store(rows + 7 * N, (exponent << 23).to(tl.float32, bitcast=True), mask=valid)
-    tl.store(rows + 8 * N, tl.load(terms) + tl.load(terms + N), mask=valid)
-    tl.store(rows + 9 * N, ((254 - exponent) << 23).to(tl.float32, bitcast=True), mask=valid)
+    flat, grown, shift = load_three(terms, N)
+    rows += head * ROW_TERMS * LINES + line
+    store_three(rows, LINES, q1, q2, q3, kept)
+    store_three(rows + 3 * LINES, LINES, o1, o2, o3, kept)
+    power, pull = (exponent << 23).to(tl.float32, bitcast=True), flat + grown
+    store_three(rows + 6 * LINES, LINES, product, power, pull, kept)
+    tl.store(rows + 9 * LINES, tl.load(query_radius + head * N + spots).to(tl.float32), mask=kept)
+    shift = tl.where(valid, shift, 1e38)  # no weight where there is no row
+    store_three(rows + 10 * LINES, LINES, flat, grown, shift, kept)
+
+    plane = LINES * PAD
+    split += head * ROW_PIECES * plane
+    store_pieces(split, plane, offsets(query, key + tl.arange(0, PAD) * M, line, N, WIDTH, PAD), line, kept, PAD)
+    dims = tl.arange(0, VALUE_PAD)
+    away = offsets(out, value + dims * M, line, N, VALUE_WIDTH, VALUE_PAD)
+    store_pieces(split + 3 * plane, plane, away, line, kept, VALUE_PAD)
+    down = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
+    high, low = halves(directions(turned, line, N, VALUE_WIDTH, VALUE_PAD) * down[None, :])
+    spot, inside = line[None, :] * VALUE_PAD + dims[:, None], kept[None, :]
+    tl.store(split + 6 * plane + spot, high, mask=inside)
+    tl.store(split + 7 * plane + spot, low, mask=inside)
 
 
 @triton.jit
-def near_columns_kernel(key, value, columns, M, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """For each key: three parts of 1/2|k|^2 and of 1/2|u|^2 of its value, both as offsets."""
+def near_columns_kernel(
+    key, value, columns, split, M, PLACES,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+    PIECES: tl.constexpr,
+):  # fmt: skip
+    """For each key: three parts of 1/2|k|^2 and of 1/2|u|^2 of its value, both as offsets.
+
+    And the offsets themselves in three pieces, [PIECES, PLACES, PAD]: of keys if PIECES is 3, of values too if it is 6.
+    """
     head = tl.program_id(0).to(tl.int64)
     edge = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    valid = edge < M
+    valid, kept = edge < M, edge < PLACES
     places = tl.minimum(edge, M - 1)
     key += head * WIDTH * M
     value += head * VALUE_WIDTH * M
@@ -138,3 +173,10 @@ def near_columns_kernel(key, value, columns, M, WIDTH: tl.constexpr, VALUE_WIDTH
     columns += head * COLUMN_TERMS * M + edge
     store_three(columns, M, k1, k2, k3, valid)
     store_three(columns + 3 * M, M, w1, w2, w3, valid)
+    plane = PLACES * PAD
+    split += head * PIECES * plane
+    k = offsets(key, key + tl.arange(0, PAD) * M, edge, M, WIDTH, PAD)
+    store_pieces(split, plane, k, edge, kept, PAD)
+    if PIECES == 6:
+        w = offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD)
+        store_pieces(split + 3 * plane, plane, w, edge, kept, VALUE_PAD)

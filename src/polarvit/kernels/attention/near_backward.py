@@ -15,8 +15,8 @@ from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
 from polarvit.kernels.attention.near import (
     COLUMN_TERMS,
+    ROW_PIECES,
     ROW_TERMS,
-    directions,
     gaps,
     half_distance,
     hyperbolic,
@@ -24,39 +24,39 @@ from polarvit.kernels.attention.near import (
     offsets,
     store_three,
 )
-from polarvit.kernels.attention.products import half_squared_chords, halves, largest, pieces
+from polarvit.kernels.attention.products import half_squared_chords, halves, largest
 from polarvit.kernels.attention.tiles import get_inside
 
 WEIGHT = tl.constexpr(4096.0)  # weights are at most 2
 CHORD = tl.constexpr(16384.0)
-ROW_SUMS = tl.constexpr(6)
+ROW_SUMS = tl.constexpr(7)
 
 
 @triton.jit
 def near_backward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, mask, scale_pointer, out, turned, terms, rows, columns,
-    near, row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, BLOCKS,
+    key_radius, key, value_radius, value, mask, scale_pointer, rows, split_rows, columns, split_columns,
+    near, row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, LINES, PLACES, BLOCKS,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, SIDE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Program (head, part) takes BLOCKS blocks of keys, MANY if that is more than one; pairs are [COLUMNS, ROWS]."""
     if SIDE > 0:
         N = SIDE
         M = SIDE
+        LINES = tl.cdiv(SIDE, ROWS) * ROWS
+        PLACES = tl.cdiv(SIDE, COLUMNS) * COLUMNS
     head = tl.program_id(0).to(tl.int64)
-    query_radius += head * N
     key_radius += head * M
     value_radius += head * M
     if tl.load(near + head) != 0:
         copy = tl.program_id(1) * tl.num_programs(0) + head
-        query += head * WIDTH * N
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
-        out += head * VALUE_WIDTH * N
-        turned += head * VALUE_WIDTH * N
-        terms += head * 3 * N
-        rows += head * ROW_TERMS * N
+        rows += head * ROW_TERMS * LINES
+        split_rows += head * ROW_PIECES * LINES * PAD
         columns += head * COLUMN_TERMS * M
+        split_columns += head * 6 * PLACES * PAD
         to_query += copy * WIDTH * N
         row_sums += copy * ROW_SUMS * N
         to_key += head * WIDTH * M
@@ -64,7 +64,7 @@ def near_backward_kernel(
         scale = tl.load(scale_pointer + head % HEADS)
         dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
         # Nothing that enters a product as float16 may outgrow it: a bound on weights times what they multiply.
-        bound = tl.maximum(tl.maximum(largest(rows + 7 * N, N), largest(rows + 8 * N, N)), 1e-30)
+        bound = tl.maximum(tl.maximum(largest(rows + 7 * LINES, N), largest(rows + 8 * LINES, N)), 1e-30)
         unit, down_unit = 1.0 / bound * WEIGHT, bound / WEIGHT
         twice = -2.0 * scale
         begin = tl.program_id(1) * BLOCKS * COLUMNS
@@ -72,10 +72,8 @@ def near_backward_kernel(
             edge = start + tl.arange(0, COLUMNS)
             on_edge = edge < M
             places = tl.minimum(edge, M - 1)
-            k = offsets(key, key + dims * M, edge, M, WIDTH, PAD)
-            w = offsets(value, value + value_dims * M, edge, M, VALUE_WIDTH, VALUE_PAD)
-            k1, k2, k3 = pieces(k)
-            w1, w2, w3 = pieces(w)
+            k1, k2, k3 = load_three(split_columns + edge[:, None] * PAD + dims[None, :], PLACES * PAD)
+            w1, w2, w3 = load_three(split_columns + (3 * PLACES + edge)[:, None] * PAD + dims[None, :], PLACES * PAD)
             yours = columns + places
             k_first, k_second, k_third = load_three(yours, M)
             w_first, w_second, w_third = load_three(yours + 3 * M, M)
@@ -94,31 +92,30 @@ def near_backward_kernel(
             pulled = tl.zeros([COLUMNS], tl.float32)
             chorded = tl.zeros([COLUMNS], tl.float32)
             chord_unit = 1e30  # as large as no chord asks for less
-            for first in range(0, N, ROWS):
+            for first in tl.range(0, N, ROWS, num_stages=STAGES):
                 line = first + tl.arange(0, ROWS)
-                on_line = line < N
-                spots = tl.minimum(line, N - 1)
-                mine = rows + spots
-                q = offsets(query, key + dims * M, line, N, WIDTH, PAD)
-                q1, q2, q3 = pieces(q)
+                mine, split = rows + line, split_rows + line[:, None] * PAD + dims[None, :]
+                q1, q2, q3 = load_three(split, LINES * PAD)
+                o1, o2, o3 = load_three(split + 3 * LINES * PAD, LINES * PAD)
+                t1, t2 = tl.load(split + 6 * LINES * PAD), tl.load(split + 7 * LINES * PAD)
+                q_first, q_second, q_third = load_three(mine, LINES)
+                o_first, o_second, o_third = load_three(mine + 3 * LINES, LINES)
+                product, size, pull = load_three(mine + 6 * LINES, LINES)
+                a = tl.load(mine + 9 * LINES)
+                flat, grown, shift = load_three(mine + 10 * LINES, LINES)
                 h = half_squared_chords(
-                    k1, k2, k3, q1, q2, q3,
-                    k_first, k_second, k_third, tl.load(mine), tl.load(mine + N), tl.load(mine + 2 * N),
+                    k1, k2, k3, tl.trans(q1), tl.trans(q2), tl.trans(q3),
+                    k_first, k_second, k_third, q_first, q_second, q_third,
                 )  # fmt: skip
-                o1, o2, o3 = pieces(offsets(out, value + value_dims * M, line, N, VALUE_WIDTH, VALUE_PAD))
                 apart = half_squared_chords(
-                    w1, w2, w3, o1, o2, o3,
-                    w_first, w_second, w_third, tl.load(mine + 3 * N), tl.load(mine + 4 * N), tl.load(mine + 5 * N),
+                    w1, w2, w3, tl.trans(o1), tl.trans(o2), tl.trans(o3),
+                    w_first, w_second, w_third, o_first, o_second, o_third,
                 )  # fmt: skip
-                size, pull = tl.load(mine + 7 * N), tl.load(mine + 8 * N)
-                t = directions(turned, line, N, VALUE_WIDTH, VALUE_PAD)
-                t1, t2 = halves(t * tl.load(mine + 9 * N)[None, :])
-                turn = tl.dot(tl.trans(w2), t1, tl.zeros([COLUMNS, ROWS], tl.float32))
-                turn = tl.dot(tl.trans(w1), t2, turn)
-                turn = tl.dot(tl.trans(w1), t1, turn)
-                z = size[None, :] * turn - tl.load(mine + 6 * N)[None, :] - pull[None, :] * apart
+                turn = tl.dot(w2, tl.trans(t1), tl.zeros([COLUMNS, ROWS], tl.float32))
+                turn = tl.dot(w1, tl.trans(t2), turn)
+                turn = tl.dot(w1, tl.trans(t1), turn)
+                z = size[None, :] * turn - product[None, :] - pull[None, :] * apart
 
-                a = tl.load(query_radius + spots).to(tl.float32)
                 up_a, down_a, sinh_a, cosh_a = hyperbolic(a)
                 half_gap, sinh_gap = gaps(
                     a[None, :] - b[:, None], up_a[None, :] * down_b[:, None], down_a[None, :] * up_b[:, None]
@@ -130,8 +127,6 @@ def near_backward_kernel(
                 by_a = slope * (sinh_gap + cosh_a[None, :] * swept)
                 by_b = slope * (cosh_b[:, None] * (sinh_a[None, :] * h) - sinh_gap)
 
-                grown, flat = tl.load(terms + N + spots), tl.load(terms + spots)
-                shift = tl.where(on_line, tl.load(terms + 2 * N + spots), 1e38)  # no weight where there is no row
                 exponent = (scale * -LOG2E) * distance2 + (beta[:, None] - shift[None, :])
                 weight = fast_exp2(tl.minimum(exponent, 1.0))  # A1 <= 2, however large the rounding of a large score
                 under = grown[None, :] * shrunk[:, None]
@@ -151,30 +146,30 @@ def near_backward_kernel(
                 key_total *= fitting / chord_unit
                 chord_unit = fitting
                 c1, c2 = halves(chord_unit * chords)
-                key_total = tl.dot(c2, tl.trans(q1), key_total)
-                key_total = tl.dot(c1, tl.trans(q2), key_total)
-                key_total = tl.dot(c1, tl.trans(q1), key_total)
+                key_total = tl.dot(c2, q1, key_total)
+                key_total = tl.dot(c1, q2, key_total)
+                key_total = tl.dot(c1, q1, key_total)
                 m1, m2 = halves((unit * size)[None, :] * weight)
-                value_total = tl.dot(m2, tl.trans(t1), value_total)
-                value_total = tl.dot(m1, tl.trans(t2), value_total)
-                value_total = tl.dot(m1, tl.trans(t1), value_total)
+                value_total = tl.dot(m2, t1, value_total)
+                value_total = tl.dot(m1, t2, value_total)
+                value_total = tl.dot(m1, t1, value_total)
                 p1, p2 = halves(unit * pulls)
-                value_total = tl.dot(p2, tl.trans(o1), value_total)
-                value_total = tl.dot(p1, tl.trans(o2), value_total)
-                value_total = tl.dot(p1, tl.trans(o1), value_total)
-                query_total = tl.dot(k1, c2, tl.zeros([PAD, ROWS], tl.float32))
-                query_total = tl.dot(k2, c1, query_total)
-                query_total = tl.dot(k1, c1, query_total)
+                value_total = tl.dot(p2, o1, value_total)
+                value_total = tl.dot(p1, o2, value_total)
+                value_total = tl.dot(p1, o1, value_total)
+                query_total = tl.dot(tl.trans(k1), c2, tl.zeros([PAD, ROWS], tl.float32))
+                query_total = tl.dot(tl.trans(k2), c1, query_total)
+                query_total = tl.dot(tl.trans(k1), c1, query_total)
                 s1, s2, s3, s4, s5, s6, chord_sum = tl.reduce(
                     (by_score, weight, by_score * by_a, weight * by_a, by_score * distance2, weight * distance2,
                      chords), 0, add_seven,
                 )  # fmt: skip
-                step = twice * (q * chord_sum[None, :] - query_total * (1.0 / chord_unit))
-                mine = row_sums + line
+                query_total *= 1.0 / chord_unit
+                mine, on_line = row_sums + line, line < N
                 spot, inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & on_line[None, :]
                 if MANY:
                     before = start > begin
-                    step += tl.load(to_query + spot, mask=inside & before, other=0.0)
+                    query_total += tl.load(to_query + spot, mask=inside & before, other=0.0)
                     had = on_line & before
                     s1 += tl.load(mine, mask=had, other=0.0)
                     s2 += tl.load(mine + N, mask=had, other=0.0)
@@ -182,9 +177,11 @@ def near_backward_kernel(
                     s4 += tl.load(mine + 3 * N, mask=had, other=0.0)
                     s5 += tl.load(mine + 4 * N, mask=had, other=0.0)
                     s6 += tl.load(mine + 5 * N, mask=had, other=0.0)
-                tl.store(to_query + spot, step, mask=inside)
+                    chord_sum += tl.load(mine + 6 * N, mask=had, other=0.0)
+                tl.store(to_query + spot, query_total, mask=inside)
                 store_three(mine, N, s1, s2, s3, on_line)
                 store_three(mine + 3 * N, N, s4, s5, s6, on_line)
+                tl.store(mine + 6 * N, chord_sum, mask=on_line)
 
             tl.store(to_key_radius + head * M + edge, twice * key_sum, mask=on_edge)
             tl.store(to_value_radius + head * M + edge, value_sum, mask=on_edge)
@@ -206,10 +203,10 @@ def near_backward_kernel(
 
 @triton.jit
 def near_gather_kernel(
-    near, scale, row_sums, parts, to_query_radius, to_query, to_scale, HEADS, PARTS, N,
+    near, scale_pointer, query, key, row_sums, parts, to_query_radius, to_query, to_scale, HEADS, PARTS, N, M,
     WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Adds up the copies [PARTS, heads, ...] of the queries' gradients and of the sums over a row's pairs.
+    """Adds up the copies [PARTS, heads, ...] of sum_j g_ij (k_j - o) and of the sums over a row's pairs.
 
     The score gradients of a row add up to zero; what rounding leaves is taken off in proportion to A1 (see `backward`).
     """
@@ -228,12 +225,15 @@ def near_gather_kernel(
         copy = part * heads + head
         total += tl.load(parts + copy * WIDTH * N + spot, mask=inside, other=0.0)
         sums += tl.load(row_sums + copy * ROW_SUMS * N + place, mask=known, other=0.0)
-    tl.store(to_query + head * WIDTH * N + spot, total, mask=inside)
+    chords = tl.sum(tl.where(names[:, None] == 6, sums, 0.0), 0)
+    q = offsets(query + head * WIDTH * N, key + head * WIDTH * M + dims * M, line, N, WIDTH, PAD)
+    twice = -2.0 * tl.load(scale_pointer + head % HEADS)
+    tl.store(to_query + head * WIDTH * N + spot, twice * (q * chords[None, :] - total), mask=inside)
     weight = tl.sum(tl.where(names[:, None] == 1, sums, 0.0), 0)
     excess = tl.sum(tl.where(names[:, None] == 0, sums, 0.0), 0) / tl.where(weight > 0.0, weight, 1.0)
     sums = tl.where((names % 2 == 1)[:, None], -excess[None, :] * sums, sums)
     by_radius = tl.sum(tl.where((names // 2 == 1)[:, None], sums, 0.0), 0)
     by_scale = tl.sum(tl.sum(tl.where((names // 2 == 2)[:, None], sums, 0.0), 0), 0)
-    tl.store(to_query_radius + head * N + line, -2.0 * tl.load(scale + head % HEADS) * by_radius, mask=valid)
+    tl.store(to_query_radius + head * N + line, twice * by_radius, mask=valid)
     block = head // HEADS * tl.num_programs(1) + tl.program_id(1)
     tl.store(to_scale + block * HEADS + head % HEADS, -by_scale)

@@ -42,7 +42,7 @@ def near_chords_kernel(
         w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD))
         yours = columns + head * COLUMN_TERMS * M + 3 * M + places
         a, b, c = load_three(yours, M)
-        half = half_squared_chords(w1, w2, w3, w1, w2, w3, a, b, c, a, b, c)
+        half = half_squared_chords(tl.trans(w1), tl.trans(w2), tl.trans(w3), w1, w2, w3, a, b, c, a, b, c)
         row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
         blocks = tl.cdiv(M, COLUMNS)
         block = first // COLUMNS + row // COLUMNS
@@ -52,15 +52,16 @@ def near_chords_kernel(
 
 @triton.jit
 def near_forward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, near, columns, chords, mask, scale,
-    out_radius, out, stats, HEADS, N, M,
+    query_radius, query, key_radius, key, value_radius, value, near, columns, split, chords, mask, scale,
+    out_radius, out, stats, HEADS, N, M, PLACES,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, SIDE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, SIDE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Forward, program (head, block of queries); `chords` are those among the values of a block, see `wide`."""
     if SIDE > 0:
         N = SIDE
         M = SIDE
+        PLACES = tl.cdiv(SIDE, COLUMNS) * COLUMNS
     head = tl.program_id(0).to(tl.int64)
     query_radius += head * N
     key_radius += head * M
@@ -70,6 +71,7 @@ def near_forward_kernel(
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
         columns += head * COLUMN_TERMS * M
+        split += head * 3 * PLACES * PAD
         chords += head * tl.cdiv(M, COLUMNS) * COLUMNS * COLUMNS
         factor = tl.load(scale + head % HEADS) * (-4.0 * LOG2E)
         dims, value_dims, edge = tl.arange(0, PAD), tl.arange(0, VALUE_PAD), tl.arange(0, COLUMNS)
@@ -84,13 +86,13 @@ def near_forward_kernel(
         radial = tl.zeros([ROWS], tl.float32)
         base = tl.full([ROWS], NOTHING, tl.float32)
         offset = tl.zeros([ROWS, VALUE_PAD], tl.float32)
-        for first in range(0, M, COLUMNS):
+        for first in tl.range(0, M, COLUMNS, num_stages=STAGES):
             attend = first + edge < M
             places = tl.minimum(first + edge, M - 1)
-            k1, k2, k3 = pieces(offsets(key, key + dims * M, first + edge, M, WIDTH, PAD))
+            k1, k2, k3 = load_three(split + (first + edge)[:, None] * PAD + dims[None, :], PLACES * PAD)
             yours = columns + places
             h = half_squared_chords(
-                q1, q2, q3, k1, k2, k3,
+                tl.trans(q1), tl.trans(q2), tl.trans(q3), tl.trans(k1), tl.trans(k2), tl.trans(k3),
                 q_first, q_second, q_third, tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M),
             )  # fmt: skip
             b = tl.load(key_radius + places).to(tl.float32)

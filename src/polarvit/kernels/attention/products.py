@@ -82,8 +82,7 @@ def half_squares(x, origin, points, step, origin_step, WIDTH: tl.constexpr):
 
 @triton.jit
 def half_squared_chords(x1, x2, x3, y1, y2, y3, first_x, second_x, third_x, first_y, second_y, third_y):
-    """1/2|x_i - y_j|^2 for columns x [dims, rows] and y [dims, columns] in `pieces`, and `half_squares` of both."""
-    x1, x2, x3 = tl.trans(x1), tl.trans(x2), tl.trans(x3)
+    """1/2|x_i - y_j|^2 for x [rows, dims] and y [dims, columns] in `pieces`, and `half_squares` of both."""
     total = tl.dot(x1, y1, -(first_x[:, None] + first_y[None, :]))
     total -= second_x[:, None] + second_y[None, :]
     total = tl.dot(x1, y2, total)
