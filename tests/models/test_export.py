@@ -30,10 +30,19 @@ def test_every_model_exports_with_its_logits(narrow, images, tmp_path, name) -> 
 
 @needs_onnx
 def test_a_dynamic_program_takes_any_batch(narrow, images, tmp_path) -> None:
-    """Polar models do too, but take three times as long to export as with a fixed batch."""
     model = narrow("vit_small")
     torch.testing.assert_close(export_program(model).module()(images), model.eval()(images))
     run_onnx(model, export_onnx(model, tmp_path / "model.onnx"), (2, 5))
+
+
+@pytest.mark.slow
+def test_a_dynamic_program_of_a_polar_model_takes_any_batch(narrow) -> None:
+    """Of one block, since it takes three times as long to export as with a fixed batch."""
+    model = narrow("polar_vit_tiny", depth=1, dim=8, mlp_dim=8, heads=1).eval()
+    program = export_program(model).module()
+    for count in (2, 5):
+        images = torch.randn(count, 3, 8, 8)
+        torch.testing.assert_close(program(images), model(images))
 
 
 def test_a_bad_batch_is_named(narrow) -> None:

@@ -48,9 +48,12 @@ def project_heads(
 
 
 def heads_fused(dim: int, *tensors: Tensor, products: Sequence[Tensor] = ()) -> bool:
-    """Whether the kernels take tokens of this dimension from such tensors."""
-    small = all(x.numel() < 2**31 for x in (*tensors, *products))
-    return small and dim <= LARGEST_DIM and fused_runs(*tensors, products=products)
+    """Whether the kernels take tokens of this dimension from such tensors.
+
+    Sizes are asked last: where no kernel runs, the question would bound the batch of an exported program.
+    """
+    runs = dim <= LARGEST_DIM and fused_runs(*tensors, products=products)
+    return runs and all(x.numel() < 2**31 for x in (*tensors, *products))
 
 
 def merge_heads(heads: PolarPoint, *, half: bool = False) -> PolarPoint:
