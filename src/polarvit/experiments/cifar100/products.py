@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polarvit.experiments.cifar100.sweep import RATE_1, SHORT
+from polarvit.experiments.cifar100.sweep import SHORT, THEN
 from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
 NAME, POLAR = "cifar100-precision", "cifar100_polar_vit_tiny"
 ROWS = tuple(
-    Row(precision, f"Polar-ViT-Tiny, {label}", POLAR, (*SHORT, f"train.precision={precision}", RATE_1))
+    Row(precision, f"Polar-ViT-Tiny, {label}", POLAR, (*SHORT, f"train.precision={precision}", *THEN))
     for precision, label in (("tf32", "products in TF32"), ("fp32", "products in strict float32"))
 )
 
