@@ -112,6 +112,20 @@ def test_intermediates_as_maps_lay_the_patches_on_their_grid(narrow, name) -> No
         torch.testing.assert_close(maps[:, :, row, column], expected)
 
 
+def test_a_class_token_is_shifted_to_its_position(narrow, images) -> None:
+    still, moved = (
+        narrow("polar_vit_tiny", readout="class_token", token_position=position).double().eval()
+        for position in (0.0, 1.5)
+    )
+    assert still.positions[0].tolist() == [0, 0]
+    assert moved.positions[0].tolist() == [1.5, 1.5]
+    assert still.positions[1:].equal(moved.positions[1:])
+    assert not torch.allclose(still(images.double()), moved(images.double()))
+    with torch.no_grad():
+        moved.positions[0] = 0
+    assert moved(images.double()).equal(still(images.double()))
+
+
 def layers_by_timm(matcher: dict[str, Any], names: list[str]) -> dict[str, tuple[float, ...]]:
     """What timm makes of a matcher: names sort by the number of their group and the numbers an expression captures."""
     found = {}

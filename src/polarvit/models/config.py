@@ -139,6 +139,8 @@ class PolarViTConfig(VisionConfig):
     """Initial rate rho_h of the encoding; None is 4 for a horoshift and 1 for its siblings."""
     rate_spread: float = 1.0
     """Initial rates of the heads reach from 1/rate_spread to rate_spread times `rate`."""
+    token_position: float = 0.0
+    """Where on both grid axes a class token stands: at 0 it is not shifted."""
     temperature: float = 1.0
     """Initial temperature tau_h of attention."""
     residual: Literal["boost", "exact_boost", "ambient_boost", "space"] = "boost"

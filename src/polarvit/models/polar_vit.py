@@ -77,7 +77,7 @@ class PolarViT(VisionModel):
         self.embed = PolarPatchEmbed(
             c.image, c.patch_size, c.in_chans, c.dim, c.position_table, c.position_std, token, c.rule, c.time_init
         )
-        positions, extent = grid_positions(c.grid, token)
+        positions, extent = grid_positions(c.grid, token, c.token_position)
         self.register_buffer("positions", positions, persistent=False)
         self.register_buffer("extent", extent, persistent=False)
         self.positions: Tensor

@@ -169,12 +169,17 @@ def positional_encoding(
     return classes[name](heads, head_dim, grid_axes, rate)
 
 
-def grid_positions(grid: tuple[int, ...], class_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Positions [N, axes] of a grid in row-major order and its extent [axes]; a class token comes first, at 0."""
+def grid_positions(
+    grid: tuple[int, ...], class_token: bool = False, token_position: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Positions [N, axes] of a grid in row-major order and its extent [axes].
+
+    A class token comes first, at `token_position` on every axis: 0, where nothing shifts it, if nothing else is said.
+    """
     axes = torch.meshgrid(*(torch.arange(float(size)) for size in grid), indexing="ij")
     positions = torch.stack([axis.reshape(-1) for axis in axes], -1)
     if class_token:
-        positions = torch.cat([positions.new_zeros(1, len(grid)), positions])
+        positions = torch.cat([positions.new_full((1, len(grid)), token_position), positions])
     return positions, torch.tensor([float(size) for size in grid])
 
 
