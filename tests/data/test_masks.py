@@ -57,6 +57,9 @@ def test_masks_of_zero_and_one_and_of_zero_and_255_are_the_same(tmp_path: Path) 
     for name, white in (("a", 1), ("b", 255), ("c", 254)):
         save_mask(tmp_path / f"{name}.png", mask, white)
         np.testing.assert_array_equal(read_mask(tmp_path / f"{name}.png"), mask)
+    for white in (1, 255, 65535):
+        Image.fromarray(mask.astype(np.uint16) * white).save(tmp_path / "deep.png")
+        np.testing.assert_array_equal(read_mask(tmp_path / "deep.png"), mask)
     save_mask(tmp_path / "d.jpg", mask)
     assert (read_mask(tmp_path / "d.jpg") == mask).mean() > 0.95
     save_mask(tmp_path / "empty.jpg", np.zeros((8, 8)))

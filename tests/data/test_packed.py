@@ -61,6 +61,12 @@ def test_a_split_keeps_the_share_of_every_class_and_follows_its_seed() -> None:
     assert stratified_split(labels, 0.25, 1)[1].tolist() != held.tolist()
 
 
+def test_a_class_that_cannot_be_split_is_named(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "raw", [(8, 8)])
+    with pytest.raises(DataError, match=f"class {source.classes[0]} has one image only"):
+        prepare(source, tmp_path / "out", validation=0.2)
+
+
 def test_the_checksum_tells_data_apart(packed: Path, digits: DigitsSource, tmp_path: Path) -> None:
     again = prepare(digits, tmp_path / "again", validation=0.1, seed=7)
     other = prepare(digits, tmp_path / "other", validation=0.1, seed=8)

@@ -94,7 +94,7 @@ def _parts(source: Source, validation: float, seed: int) -> tuple[dict[str, tupl
         return parts, None
     if "validation" in parts:
         raise DataError(f"{source.description}: has a validation split of its own; leave validation at 0")
-    rest, held = stratified_split(source.labels("train"), validation, seed)
+    rest, held = stratified_split(source.labels("train"), validation, seed, source.classes)
     parts = {"train": ("train", rest), "validation": ("train", held)} | {
         split: part for split, part in parts.items() if split != "train"
     }

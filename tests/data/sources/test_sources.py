@@ -55,6 +55,24 @@ def test_images_of_any_mode_become_rgb(tmp_path: Path, mode: str) -> None:
         assert np.ptp(np.asarray(image).astype(int), axis=-1).max() == 0
 
 
+def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
+    values = np.arange(256, dtype=np.uint16).reshape(16, 16) * 257
+    (tmp_path / "a").mkdir()
+    Image.fromarray(values).save(tmp_path / "a" / "1.png")
+    image = np.asarray(FolderSource(tmp_path).image("train", 0))
+    np.testing.assert_array_equal(image[..., 0], values // 257)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), [(np.float32(0.5), "without a known range"), (np.int32(70000), "more than 16 bits")]
+)
+def test_pixels_without_a_known_range_are_refused(tmp_path: Path, values: np.generic, message: str) -> None:
+    (tmp_path / "a").mkdir()
+    Image.fromarray(np.full((4, 4), values)).save(tmp_path / "a" / "1.tif")
+    with pytest.raises(DataError, match=rf"1\.tif: .*{message}"):
+        FolderSource(tmp_path).image("train", 0)
+
+
 def test_a_corrupt_image_is_named(tree: Path) -> None:
     broken = tree / "train" / "ant" / "1.png"
     broken.write_bytes(broken.read_bytes()[:60])

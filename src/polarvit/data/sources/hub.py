@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from polarvit.data.errors import DataError
-from polarvit.data.sources.source import require_split
+from polarvit.data.sources.source import require_split, rgb
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
 
@@ -70,7 +70,7 @@ class HubSource:
 
     def image(self, split: str, index: int) -> Image.Image:
         try:
-            return self._splits[split][index][self._image].convert("RGB")
+            return rgb(self._splits[split][index][self._image])
         except Exception as error:  # decoding happens here, lazily
             raise DataError(f"{self.origin(split, index)}: cannot be read as an image ({error})") from error
 

@@ -175,7 +175,7 @@ def read_pair(pair: Pair) -> tuple[Image.Image, np.ndarray]:
 
 def read_mask(path: Path) -> np.ndarray:
     """A mask file as bool [H, W]: above 127 of 0/255, or 1 of 0/1. Soft edges may be grey, not much more."""
-    values = np.asarray(open_image(path).convert("L"))
+    values = np.asarray(open_image(path, lambda image: image.convert("RGB").convert("L")))  # 1 of 16 bits stays 1
     most = int(values.max())
     if most <= 1 and path.suffix.lower() not in _LOSSY:
         return values == 1

@@ -1,5 +1,6 @@
 """What a source of images must offer, and how an image file is read."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -46,10 +47,22 @@ def require_split(source: Source, split: str) -> None:
         raise DataError(f"{source.description} has no split '{split}'; it has {', '.join(source.splits)}")
 
 
-def open_image(path: Path) -> Image.Image:
-    """Decode an image file completely, as RGB; grey, palette and transparent images are converted."""
+def rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode in RGB: grey, palette and transparent ones are converted, 16 bits scaled to 8."""
+    if image.mode.startswith("I"):  # Pillow's own conversion cuts off at 255, which leaves white
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError("its pixels have more than 16 bits")
+        image = Image.fromarray((values / 257).round().astype(np.uint8))
+    if image.mode == "F":
+        raise ValueError("its pixels are floating point numbers without a known range")
+    return image.convert("RGB")
+
+
+def open_image(path: Path, convert: Callable[[Image.Image], Image.Image] = rgb) -> Image.Image:
+    """Decode an image file completely and convert it."""
     try:
         with Image.open(path) as image:
-            return image.convert("RGB")
+            return convert(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be read as an image ({error}); replace it or delete it") from error
