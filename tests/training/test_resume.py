@@ -255,6 +255,13 @@ def test_another_seed_or_model_in_the_folder_is_an_error(whole: Path, override: 
         train(tiny_recipe("train.ema=0.99", override), whole, resume=True, device="cpu", quiet=True)
 
 
+def test_a_run_is_not_made_shorter_than_it_is(whole: Path) -> None:
+    before = (whole / "recipe.yaml").read_bytes()
+    with pytest.raises(CheckpointError, match=r"has done 12 steps already, train\.steps is 5"):
+        train(tiny_recipe("train.ema=0.99", "train.steps=5"), whole, resume=True, device="cpu", quiet=True)
+    assert (whole / "recipe.yaml").read_bytes() == before
+
+
 def test_other_settings_go_on_with_a_warning(whole: Path, tmp_path: Path) -> None:
     unfinished_copy(whole, tmp_path / "run")
     changed = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "optim.lr=1e-3", "watch.log_every=5")

@@ -282,6 +282,9 @@ class Trainer:
         return self.place.told(written)
 
     def _restore(self, parts: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+        if state["step"] > self.recipe.train.steps:
+            text = f"the run has done {state['step']} steps already, train.steps is {self.recipe.train.steps}"
+            raise checkpoint.CheckpointError(f"{text}; use another folder for a shorter run")
         continuity.check(state["recipe"], self.recipe)
         try:
             self.model.load_state_dict(parts["model"])

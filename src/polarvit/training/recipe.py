@@ -104,8 +104,11 @@ class Optim:
     """How learned points move and decay: in polar form, or in ambient coordinates as published, which fails far out."""
 
     def __post_init__(self) -> None:
-        if not self.lr > 0 or self.weight_decay < 0 or self.warmup < 0:
-            raise ValueError("lr must be positive, weight_decay and warmup non-negative")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be positive, got {self.lr}")
+        for name in ("weight_decay", "warmup"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,9 @@ class Train:
     """Recompute blocks in backward to save memory."""
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch_size < 1 or self.accumulate < 1:
-            raise ValueError("steps, batch_size and accumulate must be positive")
+        for name in ("steps", "batch_size", "accumulate"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema must be between 0 and 1, got {self.ema}")
 
