@@ -49,6 +49,7 @@ def test_a_pattern_that_nothing_matches_is_a_wrong_command_line() -> None:
         result = call("recipes", *words)
         assert result.exit_code == 2
         assert "matches" in flat(result.stderr)
+    assert "keys begin with title, model, data, augment, optim" in flat(call("recipes", "keys", "optm.*").stderr)
     result = call("recipes", "show", "zzz")
     assert result.exit_code == 2
     assert "`polarvit recipes list` names the shipped ones" in result.stderr

@@ -212,6 +212,22 @@ def test_resuming_cuts_the_log_and_drops_a_broken_line(tmp_path: Path) -> None:
     assert [line["step"] for line in RunFolder.read_log(tmp_path)] == [1, 2]
 
 
+def test_the_bar_fits_into_eighty_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    log = RunLog(tmp_path, start=0, steps=117100, tensorboard=False, wandb=None, config={}, quiet=False)
+    log.write(117100, loss=0.112, top1=98.33, images_per_second=1665.0, radius=4.73)
+    log.at(117100)
+    log.close()
+    shown = capsys.readouterr().err
+    assert "…" not in shown
+    assert all(
+        text in shown for text in ("117100/117100", "loss 0.112", "top-1 98.33 %", "1665 images/s", "radius 4.73")
+    )
+    assert "left 0:00:00" in shown
+
+
 def test_a_second_ctrl_c_ends_a_process_that_is_alone() -> None:
     import signal
 

@@ -92,7 +92,10 @@ def default_weights() -> str:
     from polarvit.models.weights import list_pretrained
 
     if DEFAULT not in list_pretrained():
-        raise typer.BadParameter(f"missing; {DEFAULT} does not come with this package", param_hint="--weights")
+        raise typer.BadParameter(
+            f"missing; {DEFAULT} does not come with this package: give a run, as --weights runs/photos",
+            param_hint="--weights",
+        )
     return DEFAULT
 
 

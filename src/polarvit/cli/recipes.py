@@ -95,5 +95,6 @@ def list_keys(
 
     rows = [(k.path, k.kind, k.default or "required", k.meaning) for k in keys() if fnmatch.fnmatch(k.path, pattern)]
     if not rows:
-        raise typer.BadParameter(f"no key matches '{pattern}'; try '*{pattern.strip('*')}*'", param_hint="PATTERN")
+        groups = ", ".join(dict.fromkeys(k.path.split(".")[0] for k in keys()))
+        raise typer.BadParameter(f"no key matches '{pattern}'; keys begin with {groups}", param_hint="PATTERN")
     console().print(prose("", ["key", "type", "default", "meaning"], rows))

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 
 class RunLog:
@@ -37,13 +38,12 @@ class RunLog:
         self._wandb = _wandb(wandb, folder, config) if wandb else None
         self._shown: dict[str, str] = {}
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=10),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[facts]}", table_column=Column()),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             console=Console(stderr=True),
             disable=quiet,
         )
@@ -74,7 +74,9 @@ class RunLog:
         if self._wandb is not None:
             self._wandb.log(numbers, step=step)
         self._shown.update({key: _short(key, value) for key, value in numbers.items() if key in _SHOWN})
-        self._bar.update(self._task, facts="  ".join(self._shown[key] for key in _SHOWN if key in self._shown))
+        facts = [self._shown[key] for key in _SHOWN if key in self._shown]
+        rows = ["  ".join(facts[i : i + 2]) for i in range(0, len(facts), 2)]  # 80 columns hold two, and the times
+        self._bar.update(self._task, facts="\n".join(rows))
 
     def at(self, step: int) -> None:
         """Move the progress bar."""
