@@ -9,13 +9,14 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_runs import die_while_saving, differing, run_quietly, started, tiny_recipe, weights
 
-from polarvit.training import Interrupted, Trainer, checkpoint, recipe, run_folder, train
+from polarvit.training import Interrupted, Trainer, checkpoint, loop, recipe, run_folder, train
 from polarvit.training.checkpoint import CheckpointError
 
 RECIPE = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4")
@@ -121,6 +122,24 @@ def test_recipe_log_and_newest_checkpoint_are_enough_to_go_on_elsewhere(whole: P
     train(recipe.load(there / "recipe.yaml"), there, resume=True, device="cpu", quiet=True)
     assert differing(weights(whole), weights(there)) == []
     assert log_of(whole) == log_of(there)
+
+
+def test_the_seconds_of_a_run_are_those_of_all_its_parts_with_what_comes_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, real = [0.0], loop.open_sets
+
+    def slowly(*told: object) -> object:
+        clock[0] += 100.0
+        return real(*told)
+
+    monkeypatch.setattr(loop, "open_sets", slowly)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    with pytest.raises(Interrupted):
+        train(RECIPE, tmp_path, resume=True, device="cpu", quiet=True, stop_after=5)
+    clock[0] += 5000.0
+    train(RECIPE, tmp_path, resume=True, device="cpu", quiet=True)
+    assert json.loads((tmp_path / "metrics.json").read_text())["seconds"] == 200.0
 
 
 def test_a_run_in_parts_says_with_which_commit_each_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

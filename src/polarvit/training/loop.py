@@ -62,6 +62,7 @@ class Trainer:
     """One run: its model, data, optimizer and logs."""
 
     def __init__(self, recipe: Recipe, folder: RunFolder, here: Place, *, quiet: bool = False) -> None:
+        self.began = time.perf_counter()  # data, calibration and compilation are time of the run too
         self.recipe, self.folder, self.place, self.quiet = recipe, folder, here, quiet
         self.feed: Batches | None = None
         graph = recipe.train.cuda_graph and here.device.type == "cuda" and here.world == 1
@@ -117,7 +118,7 @@ class Trainer:
                 quiet=self.quiet,
             )
         scores: dict[str, AnyScores] = {}
-        speed, self.began = Speed(), time.perf_counter() - self.seconds
+        speed = Speed()
         saved_at = self.start
         try:
             with self._feed(last) as self.feed, interruptible(alone=self.place.world == 1) as pressed:
@@ -250,7 +251,7 @@ class Trainer:
             write_sheet(self.folder.path / "overlays.png", *told, precision=self.recipe.train.precision)
 
     def _elapsed(self) -> float:
-        return time.perf_counter() - self.began
+        return self.seconds + time.perf_counter() - self.began
 
     def _save(self, done: int, log: RunLog | NoLog) -> bool:
         """Write a checkpoint; a full disk costs this one, not the run."""
