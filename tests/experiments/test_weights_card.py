@@ -15,6 +15,7 @@ from tiny_runs import tiny_recipe
 from toy_cifar import toy_data
 
 from polarvit.data.cifar100 import CLASSES
+from polarvit.experiments.weights_card import card, measure
 from polarvit.models import WeightsError, create_model, list_pretrained, weights
 from polarvit.models.packaging import full_tag, package
 from polarvit.training import train
@@ -36,6 +37,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "index.json").write_text("{}")
     monkeypatch.setattr(weights, "PACKAGED", tmp_path)
     return tmp_path
+
+
+def test_the_card_names_the_commits_of_all_parts_of_a_run(run: Path) -> None:
+    model, recipe, found = measure(run, None, torch.device("cpu"))
+    found["run"]["parts"] = [{"commit": "aaa"}, {"commit": "aaa"}, {"commit": "bbb"}]
+    assert ", commit aaa, then bbb. The weights" in card(model, "cifar100", recipe, found)
 
 
 def test_packaged_weights_are_found_by_tag_and_do_what_their_card_says(run: Path, home: Path) -> None:

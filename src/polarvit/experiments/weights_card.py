@@ -84,12 +84,13 @@ def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) ->
     machine = ", ".join(run["machine"]["gpus"]) or run["machine"]["processor"]
     known = set(found["classes"]) == set(CIFAR100)
     data = ABOUT_CIFAR100 if known else f"`{Path(recipe.data.path).name}`, {len(found['classes'])} classes."
+    commits = ", then ".join(dict.fromkeys(str(part["commit"]) for part in run.get("parts", [run])))
     first = ": the first, not the best of several" if run["seed"] == 0 else ""
     summary = (
         f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
-        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {run['commit']}. The weights are those of the last "
+        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. The weights are those of the last "
         "step, not of the best one. All settings stand below."
     )
     results = (
