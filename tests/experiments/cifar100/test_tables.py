@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import call, done, flat
@@ -36,6 +37,20 @@ def test_the_sweep_varies_the_rate_and_nothing_else() -> None:
 def test_a_dead_worker_fails_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "study", lambda *_, **__: ["vit_tiny-lr-1e-3, seed 0: killed by signal 9"])
     assert sweep.run(Settings(tmp_path, runs=tmp_path)) == ["vit_tiny-lr-1e-3, seed 0: killed by signal 9"]
+
+
+@pytest.mark.parametrize(
+    ("told", "folder"),
+    [({}, "cifar100"), ({"steps": 11_710}, "cifar100"), ({"quick": True, "steps": 2}, "cifar100"),
+     ({"steps": 200}, "cifar100/choices/200-steps")],
+)  # fmt: skip
+def test_a_table_of_another_length_does_not_replace_the_recorded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], folder: str
+) -> None:
+    seen: list[tuple[Path, Path]] = []
+    monkeypatch.setattr(choices, "study", lambda *words, records, **_: seen.append((words[3].out, records)) or [])
+    assert choices.run(Settings(tmp_path, **told)) == []
+    assert seen == [(tmp_path / folder, tmp_path / "cifar100" / "choices")]
 
 
 def test_only_products_differ_in_the_control() -> None:

@@ -5,10 +5,7 @@ The test split takes no part: whatever is chosen here, the long runs meet it for
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from polarvit.experiments.cifar100.sweep import RATE_1, SHORT
-from polarvit.experiments.cifar100.table import FOLDER
+from polarvit.experiments.cifar100.sweep import RATE_1, SHORT, placed
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
@@ -41,6 +38,6 @@ ROWS = (
 
 def run(settings: Settings) -> list[str]:
     """Train every choice, print the table, write records; returns which diverged."""
-    settings = replace(settings, out=settings.out / FOLDER)
+    settings, records = placed(settings, "choices")
     note = "Accuracy on 5,000 images held out of the training split; the test split is not looked at."
-    return study(NAME, "CIFAR-100, open choices", ROWS, settings, note=note, records=settings.out / "choices")
+    return study(NAME, "CIFAR-100, open choices", ROWS, settings, note=note, records=records)

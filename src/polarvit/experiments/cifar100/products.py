@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from polarvit.experiments.cifar100.sweep import SHORT, THEN
-from polarvit.experiments.cifar100.table import FOLDER
+from polarvit.experiments.cifar100.sweep import SHORT, THEN, placed
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
@@ -18,6 +15,6 @@ ROWS = tuple(
 
 def run(settings: Settings) -> list[str]:
     """Train both, print the table, write records; returns which diverged."""
-    settings = replace(settings, out=settings.out / FOLDER)
+    settings, records = placed(settings, "precision")
     note = "Geometry is float32 in both; only matrix products differ."
-    return study(NAME, "CIFAR-100, TF32 or float32", ROWS, settings, note=note, records=settings.out / "precision")
+    return study(NAME, "CIFAR-100, TF32 or float32", ROWS, settings, note=note, records=records)

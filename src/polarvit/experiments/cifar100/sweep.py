@@ -7,6 +7,7 @@ of Polar-ViT were made when its horoshift rates started at 1 and its position ta
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.registry import Settings
@@ -35,12 +36,20 @@ ROWS = (
 )
 
 
+def placed(settings: Settings, folder: str) -> tuple[Settings, Path]:
+    """Settings whose table lies in results/cifar100, or beside its records if runs have another length; the records."""
+    home, steps = settings.out / FOLDER, settings.steps
+    records = home / folder
+    usual = settings.quick or steps is None or f"train.steps={steps}" in SHORT
+    return replace(settings, out=home if usual else records / f"{steps}-steps"), records
+
+
 def run(settings: Settings) -> list[str]:
     """Train every rate, print the table and the best rate of each model, write records; returns what failed."""
-    settings = replace(settings, out=settings.out / FOLDER)
+    settings, records = placed(settings, "sweep")
     note = "4.15e-3 is HexFormer's rate for the twin, 3e-3 the paper's for Polar-ViT."
-    failures = study(NAME, "CIFAR-100, learning rates", ROWS, settings, note=note, records=settings.out / "sweep")
-    for line in best(all_finished(NAME, ROWS, settings, settings.out / "sweep")):
+    failures = study(NAME, "CIFAR-100, learning rates", ROWS, settings, note=note, records=records)
+    for line in best(all_finished(NAME, ROWS, settings, records)):
         console().print(line)
     return failures
 
