@@ -23,6 +23,20 @@ def test_a_fresh_model_tells_images_apart(name) -> None:
     assert apart > 0.005
 
 
+def test_polar_layers_are_drawn_as_in_the_paper() -> None:
+    """All columns of W, time first: orthogonal rows in attention, Xavier normal in the embedding and the MLP."""
+    torch.manual_seed(0)
+    model = create_model("polar_vit_tiny", depth=1)
+    block = model.blocks[0]
+    for layer in (model.embed.proj, block.mlp.fc1, block.mlp.fc2):
+        whole = torch.cat([layer.time_weight[:, None], layer.weight], 1)
+        assert whole.std().item() == pytest.approx(math.sqrt(2 / sum(whole.shape)), rel=0.03)
+        assert layer.time_weight.any()
+    for layer in (block.attention.query, block.attention.key, block.attention.value, block.attention.out):
+        whole = torch.cat([layer.time_weight[:, None], layer.weight], 1)
+        torch.testing.assert_close(whole @ whole.mT, torch.eye(192), rtol=0, atol=1e-5)
+
+
 def test_lvit_is_drawn_as_published() -> None:
     """Uniform everywhere: +-sqrt(2/patch) embeds, +-(n+1)^-1/2 attends, both with biases; Xavier sqrt 2 in the MLP."""
     torch.manual_seed(0)
