@@ -1,4 +1,4 @@
-"""Write the tables of docs/cifar100.md, and its first into README.md, from results/: `python docs/cifar100_page.py`."""
+"""Write what results/ hold into docs/cifar100.md and README.md: `python docs/cifar100_page.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from polarvit.experiments.listing import lines
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "cifar100.md", ROOT / "README.md"
 NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-choices", "cifar100-analysis")
+
+
+PICTURES = {
+    "radius": "Accuracy and confidence of test images by their distance from the origin",
+    "noise": "Accuracy and radius under noise",
+    "superclasses": "The hundred classes on the Poincaré disk and in the plane of the twin, marked by superclass",
+    "calibration": "Reliability of both models",
+    "rates": "Learned horoshift rates of every head",
+}
 
 
 def table(name: str, results: Path) -> str:
@@ -32,13 +41,22 @@ def told(name: str, results: Path) -> str:
     return "\n".join([table(name, results), *([""] if lines else []), *(f"- {line}" for line in lines)])
 
 
+def pictures(results: Path, up: str, *subjects: str) -> str:
+    """Those pictures of the analysis that were drawn; `up` leads from the page to the root of the repository."""
+    drawn = [subject for subject in subjects if (results / "cifar100" / f"analysis-{subject}.png").is_file()]
+    return "\n\n".join(f"![{PICTURES[subject]}]({up}results/cifar100/analysis-{subject}.png)" for subject in drawn)
+
+
 def page(text: str, results: Path = ROOT / "results") -> str:
-    """The page with the tables as they stand now."""
-    for name in NAMES:
+    """The page with the tables and pictures as they stand now."""
+    written = {name: told(name, results) for name in NAMES}
+    written["cifar100-pictures"] = pictures(results, "../", *PICTURES)
+    written["cifar100-picture"] = pictures(results, "", "superclasses")
+    for name, content in written.items():
         begin, end = f"<!-- {name}: written by docs/cifar100_page.py -->\n", "<!-- end -->"
         text = re.sub(
             f"({re.escape(begin)}).*?({end})",
-            lambda found, name=name: f"{found[1]}\n{told(name, results)}\n\n{found[2]}",  # type: ignore[misc]
+            lambda found, content=content: "\n\n".join(filter(None, (found[1].rstrip(), content, found[2]))),  # type: ignore[misc]
             text,
             flags=re.DOTALL,
         )

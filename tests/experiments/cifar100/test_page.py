@@ -23,10 +23,10 @@ def writer() -> ModuleType:
 
 
 def test_the_page_and_the_readme_are_current(writer: ModuleType) -> None:
-    for file, tables in ((writer.PAGE, len(writer.NAMES)), (writer.README, 1)):
+    for file, blocks in ((writer.PAGE, len(writer.NAMES) + 1), (writer.README, 2)):
         text = file.read_text(encoding="utf-8")
         assert text == writer.page(text), "run: python docs/cifar100_page.py"
-        assert text.count("written by docs/cifar100_page.py -->") == text.count("<!-- end -->") == tables
+        assert text.count("written by docs/cifar100_page.py -->") == text.count("<!-- end -->") == blocks
 
 
 def test_a_recorded_value_comes_onto_the_page(writer: ModuleType, tmp_path: Path) -> None:
@@ -50,3 +50,12 @@ def test_a_recorded_value_comes_onto_the_page(writer: ModuleType, tmp_path: Path
     text = writer.page(writer.PAGE.read_text(encoding="utf-8"), tmp_path)
     assert "| Polar-ViT | 80.15 ± 0.26 | 80.20 ± 0.10 (3 seeds of 117,100 steps) | today" in text
     assert "- Polar, ours less the paper's: +0.05 ± 0.10 points (standard error; 3 and 10 seeds)\n" in text
+
+
+def test_pictures_that_were_drawn_come_onto_the_pages(writer: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "cifar100").mkdir()
+    for subject in ("noise", "superclasses"):
+        (tmp_path / "cifar100" / f"analysis-{subject}.png").touch()
+    text, readme = (writer.page(file.read_text(encoding="utf-8"), tmp_path) for file in (writer.PAGE, writer.README))
+    assert text.count("](../results/cifar100/analysis-") == 2
+    assert readme.count("](results/cifar100/analysis-superclasses.png)") == readme.count("](results/cifar100/") == 1
