@@ -1,6 +1,6 @@
 """Choices the paper leaves open, at a tenth of the steps, judged on a tenth of the training images.
 
-The test split takes no part: whatever is chosen here, the long runs meet it for the first time.
+The test split takes no part in what is chosen here.
 """
 
 from __future__ import annotations
