@@ -79,9 +79,9 @@ def _matrix(seen: Seen, counts: np.ndarray) -> str:
             if n:
                 out.append(tag("rect", title, **box, class_=kind, fill_opacity=float(opacity)))
                 if cell > 16:
-                    bold = "small cell" + (" strong" if i == j else "")
-                    out.append(words(x + cell / 2, y + cell / 2 + 4, str(n), bold, "middle"))
-    width, height = left + size * cell + 4, 30 + size * cell
+                    look = "small" + (" strong" if i == j else "") + (" on-full" if shares[i, j] > 0.5 else "")
+                    out.append(words(x + cell / 2, y + cell / 2 + 4, str(n), look, "middle"))
+    width, height = left + size * cell + 4, 36 + size * cell
     out.append(words(left + size * cell / 2, height - 1, "predicted (across), true (down)", anchor="middle"))
     return picture(width, height + 4, "".join(out), "confusion matrix")
 

@@ -36,7 +36,7 @@ svg .halo { paint-order: stroke; stroke: var(--card); stroke-width: 3px; } svg .
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg .line { fill: none; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round; }
 svg .empty { fill: var(--line); fill-opacity: .35; } svg .right { fill: var(--run0); } svg .wrong { fill: var(--bad); }
-svg .bar { fill-opacity: .85; } svg .faint { fill-opacity: .55; }
+svg .on-full { fill: var(--card); } svg .bar { fill-opacity: .85; } svg .faint { fill-opacity: .55; }
 svg .rim { fill: none; stroke: var(--soft); stroke-width: 1.4; } svg .ring { fill: none; stroke: var(--line); }
 svg .centre { fill: var(--soft); } svg .hit { fill-opacity: .82; }
 svg .miss { stroke: var(--ink); stroke-width: 1.8; } svg .leader { stroke-opacity: .5; }
