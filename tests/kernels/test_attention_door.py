@@ -64,13 +64,20 @@ def test_float64_and_wide_heads_go_to_the_reference(monkeypatch):
         assert polar_attention(**arguments).radius.shape == (2, 3, 4)
 
 
-def test_the_fallback_is_announced_once():
-    function.say_once.cache_clear()
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_fallback_is_announced_once(compiled):
+    """Within a compiled function, too: models compile their blocks as one graph."""
+
+    def attend(x):
+        function.say_once(f"no reason, compiled: {compiled}")
+        return x + 1
+
+    attend = torch.compile(attend, backend="eager", fullgraph=True) if compiled else attend
     with pytest.warns(UserWarning, match="runs its plain PyTorch reference: no reason"):
-        function.say_once("no reason")
+        attend(torch.ones(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        function.say_once("no reason")
+        attend(torch.ones(2))
 
 
 def test_importing_the_kernels_needs_no_triton():

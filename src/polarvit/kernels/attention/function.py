@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -100,9 +99,14 @@ def why_not_triton(query: PolarPoint, key: PolarPoint, value: PolarPoint) -> str
     return None
 
 
-@cache
+_said: set[str] = set()
+
+
+@torch.compiler.assume_constant_result  # so that a compiler calls it while it traces, and does not trace it
 def say_once(obstacle: str) -> None:
-    warnings.warn(f"polar_attention runs its plain PyTorch reference: {obstacle}", stacklevel=3)
+    if obstacle not in _said:
+        _said.add(obstacle)
+        warnings.warn(f"polar_attention runs its plain PyTorch reference: {obstacle}", stacklevel=3)
 
 
 def check(
