@@ -41,6 +41,31 @@ def test_attention_is_timed_against_sdpa(tmp_path: Path) -> None:
             assert total == pytest.approx(row["both"]["ms"], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("bench", "part", "rows", "options"),
+    [
+        (attention, "measure", "shapes", {"shapes": ((1, 1, 2, 8), (1, 1, 3, 8))}),
+        (kernels, "measure", "rows", {"only": ["merge", "residual"]}),
+        (scaling, "attention_at", "attention", {"tokens": (2, 3), "parts": ("attention",)}),
+    ],
+    ids=["attention", "kernels", "scaling"],
+)
+def test_what_is_measured_outlives_an_interruption(bench, part, rows, options, tmp_path, monkeypatch) -> None:
+    whole, done_before = getattr(bench, part), []
+
+    def interrupted(*arguments: Any) -> Any:
+        if done_before:
+            raise KeyboardInterrupt
+        done_before.append(arguments)
+        return whole(*arguments)
+
+    monkeypatch.setattr(bench, part, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(device="cpu", seconds=0.0, out=tmp_path, **options)
+    (path,) = tmp_path.glob("*-cpu.json")
+    assert len(json.loads(path.read_text())[rows]) == 1
+
+
 def test_shapes_of_attention_are_checked_at_the_door() -> None:
     assert sizes("1,12,4096,64") == (1, 12, 4096, 64)
     for wrong in ("1,12,4096", "1,12,0,64", "a,b,c,d"):

@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from polarvit.compilation import compiled
 from polarvit.experiments.bench import bars
 from polarvit.experiments.bench.picture import draw_attention
-from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
+from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.timing import Budget, Timed, captured, extra_memory
 from polarvit.geometry import PolarPoint
 from polarvit.kernels.attention import polar_attention, reference_attention
@@ -45,7 +46,7 @@ LABELS = {
 class Core:
     """One way to attend: the function, its leaves, and the products it may use."""
 
-    def __init__(self, key: str, shape: Shape, device: torch.device, *, compiled: bool = True) -> None:
+    def __init__(self, key: str, shape: Shape, device: torch.device, *, compile: bool = True) -> None:
         self.key, self.tf32 = key, key != "sdpa-strict"
         heads, d = shape[1], shape[3]
         self.function: Callable[..., Sequence[Tensor]]
@@ -54,17 +55,17 @@ class Core:
             self.leaves = [torch.randn(shape, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
             self.function = lambda *x: (F.scaled_dot_product_attention(*x),)
             return
-        wanted = compiled and device.type == "cuda"
+        wanted = compile and device.type == "cuda"
         if key == "written-out":
             self.leaves = [torch.randn(shape, device=device).requires_grad_() for _ in range(3)]
-            dots = torch.compile(written_out_attention, dynamic=False) if wanted else written_out_attention
+            dots = compiled(written_out_attention) if wanted else written_out_attention
             self.function = lambda *x: (dots(*x),)
             return
         scale = torch.full((heads,), d**-0.5, device=device)
         self.leaves = [*points(shape, device, first=key == "polar"), scale.requires_grad_()]
         core: Callable[..., PolarPoint] = polar_attention
         if key == "reference":
-            core = torch.compile(reference_attention, dynamic=False) if wanted else reference_attention
+            core = compiled(reference_attention) if wanted else reference_attention
         self.function = lambda *x: core(*(PolarPoint(*x[i : i + 2]) for i in (0, 2, 4)), x[6])
 
     def prepare(self) -> None:
@@ -111,18 +112,19 @@ def run(
     shapes = tuple(shapes) or (SHAPES if cuda else SMALL)
     torch.manual_seed(0)
     budget = Budget(seconds, len(shapes))
-    results = []
+    results: list[dict[str, Any]] = []
+    memory: list[dict[str, Any]] = []
+    content = {"shapes": results, "extra_memory_mib": memory}
     for shape in shapes:
         rows = measure(shape, here, budget, reference)
         show(shape, rows, here)
         results.append({"shape": shape, "rows": rows})
-    memory = [memory_at((1, 12, n, 64), here, budget) for n in tokens] if cuda else []
+        keep(out, "attention", here, content, judge(results, memory), "tf32")  # what is measured outlives an end here
+    if cuda:
+        memory += [memory_at((1, 12, n, 64), here, budget) for n in tokens]
     show_memory(memory)
-    claims = judge(results, memory)
-    return leave(
-        out, "attention", here, {"shapes": results, "extra_memory_mib": memory}, claims,
-        partial(draw_attention, shapes=results, memory=memory), "tf32",
-    )  # fmt: skip
+    draw = partial(draw_attention, shapes=results, memory=memory)
+    return leave(out, "attention", here, content, judge(results, memory), draw, "tf32")
 
 
 def measure(shape: Shape, device: torch.device, budget: Budget, reference: bool = True) -> list[dict[str, Any]]:
@@ -185,7 +187,7 @@ def memory_at(shape: Shape, device: torch.device, budget: Budget) -> dict[str, A
         if key == "reference" and 4 * b * h * n * n > LARGEST_MATRIX:
             continue
         try:
-            core = Core(key, shape, device, compiled=False)  # three compilations would cost minutes
+            core = Core(key, shape, device, compile=False)  # three compilations would cost minutes
             core.prepare()
             row[key] = extra_memory(core.both, device)
         except torch.OutOfMemoryError:

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polarvit.compilation import compiled
 from polarvit.experiments.bench.operations import NARROW, OPERATIONS, SIZES, Operation, Sizes
 from polarvit.experiments.bench.picture import draw_kernels
-from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
+from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.timing import Budget, Timed, captured, interleaved
 from polarvit.kernels.pick import kernels
 from polarvit.tables import console, table
@@ -39,9 +40,7 @@ class Ready:
         first = operation.make(sizes, device, plain)
         copies = max(1, min(MOST_COPIES, math.ceil(CACHE / nbytes(first.inputs)))) if device.type == "cuda" else 1
         self.parameters = list(first.parameters)
-        self.function = torch.compile(first.function, fullgraph=True, dynamic=False) if device.type == "cuda" else (
-            first.function
-        )  # fmt: skip
+        self.function = compiled(first.function) if device.type == "cuda" else first.function
         sets = [first.inputs, *(operation.make(sizes, device, plain).inputs for _ in range(copies - 1))]
         self.sets = [[x.detach().requires_grad_() for x in inputs] for inputs in sets]
         with torch.no_grad():
@@ -101,12 +100,13 @@ def run(
     set_precision("tf32")
     budget = Budget(seconds, len(operations))
     speed = copy_speed(here)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    name, content = f"kernels-{size}", {"sizes": sizes.__dict__, "copy_gb_per_second": speed / 1e9, "rows": rows}
     for operation in operations:
         rows.append(measure(operation, sizes, here, speed, budget))
+        keep(out, name, here, content, [], "tf32")  # what is measured outlives an end here
     show(rows, sizes, speed, here)
-    content = {"sizes": sizes.__dict__, "copy_gb_per_second": speed / 1e9, "rows": rows}
-    return leave(out, f"kernels-{size}", here, content, [], partial(draw_kernels, rows=rows), "tf32")
+    return leave(out, name, here, content, [], partial(draw_kernels, rows=rows), "tf32")
 
 
 def measure(operation: Operation, sizes: Sizes, device: torch.device, speed: float, budget: Budget) -> dict[str, Any]:

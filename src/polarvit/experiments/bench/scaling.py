@@ -16,7 +16,7 @@ from polarvit.experiments.bench import step
 from polarvit.experiments.bench.attention import Core, Shape
 from polarvit.experiments.bench.contestants import chosen
 from polarvit.experiments.bench.picture import draw_scaling
-from polarvit.experiments.bench.report import FOLDER, cell, device_of, leave, machine_name
+from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.timing import Budget, Timed, captured, extra_memory
 from polarvit.tables import console, table
 from polarvit.training.recipe import Precision
@@ -47,16 +47,20 @@ def run(
     batches = sorted(set(batches or (BATCHES if cuda else (2, 4)))) if "step" in parts else []
     budget = Budget(seconds, len(tokens) + len(batches))
     torch.manual_seed(0)
-    attention = [attention_at(shape_of(n, cuda), here, budget) for n in tokens]
+    setting, contestants = step.setting_of(size, None if cuda else 8, None, 100, here), chosen(only or CONTESTANTS)
+    attention: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    content = {"setting": setting.__dict__, "attention": attention, "steps": rows}
+    for n in tokens:
+        attention.append(attention_at(shape_of(n, cuda), here, budget))
+        keep(out, "scaling", here, content, [], precision)  # what is measured outlives an end here
     if attention:
         show_attention(attention, here)
-    setting, contestants = step.setting_of(size, None if cuda else 8, None, 100, here), chosen(only or CONTESTANTS)
-    rows = []
     for batch in batches:
         found = step.measure(contestants, setting, here, batch, precision, cuda, budget)
         step.show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
         rows += found
-    content = {"setting": setting.__dict__, "attention": attention, "steps": rows}
+        keep(out, "scaling", here, content, [], precision)
     return leave(out, "scaling", here, content, [], partial(draw_scaling, attention=attention, steps=rows), precision)
 
 
