@@ -17,10 +17,8 @@ def chord_kernel(x, y, out, WIDTH: tl.constexpr, POINTS: tl.constexpr):
     dims, points = tl.arange(0, WIDTH), tl.arange(0, POINTS)
     place = dims[:, None] * POINTS + points[None, :]
     centre = tl.load(y + dims * POINTS)[:, None]
-    x1, x2, x3 = products.pieces(tl.load(x + place) - centre)
-    y1, y2, y3 = products.pieces(tl.load(y + place) - centre)
-    a, b, c = products.half_squares(x, y, points, POINTS, POINTS, WIDTH)
-    d, e, f = products.half_squares(y, y, points, POINTS, POINTS, WIDTH)
+    x1, x2, x3, a, b, c = products.pieces(tl.load(x + place) - centre)
+    y1, y2, y3, d, e, f = products.pieces(tl.load(y + place) - centre)
     half = products.half_squared_chords(tl.trans(x1), tl.trans(x2), tl.trans(x3), y1, y2, y3, a, b, c, d, e, f)
     tl.store(out + points[:, None] * POINTS + points[None, :], half)
 

@@ -17,13 +17,7 @@ from polarvit.kernels.attention.backward import attention_backward_kernel
 from polarvit.kernels.attention.ends import attention_gather_kernel, attention_turn_kernel
 from polarvit.kernels.attention.forward import attention_forward_kernel
 from polarvit.kernels.attention.keys import ENTRIES, attention_pack_kernel
-from polarvit.kernels.attention.near import (
-    COLUMN_TERMS,
-    ROW_PIECES,
-    ROW_TERMS,
-    near_columns_kernel,
-    near_rows_kernel,
-)
+from polarvit.kernels.attention.near import ROW_TERMS, near_rows_kernel, near_split_kernel
 from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_kernel, near_gather_kernel
 from polarvit.kernels.attention.near_forward import near_chords_kernel, near_forward_kernel
 from polarvit.kernels.attention.products import attention_reach_kernel
@@ -142,7 +136,7 @@ def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Te
     return packed
 
 
-def value_chords(value: Tensor, columns: int, near: Tensor | None, terms: Tensor | None) -> Tensor:
+def value_chords(value: Tensor, columns: int, near: Tensor | None) -> Tensor:
     """Half the squared distances among the values of each block of `columns`."""
     b, h, width, m = value.shape
     blocks = triton.cdiv(m, columns)
@@ -153,7 +147,7 @@ def value_chords(value: Tensor, columns: int, near: Tensor | None, terms: Tensor
     )  # fmt: skip
     if near is not None:
         near_chords_kernel[(b * h, triton.cdiv(m, 64))](
-            value, near, terms, chords, m, VALUE_WIDTH=width, VALUE_PAD=padded(width, 16), COLUMNS=columns, SIZE=64,
+            value, near, chords, m, VALUE_WIDTH=width, VALUE_PAD=padded(width, 16), COLUMNS=columns, SIZE=64,
             num_warps=4,
         )  # fmt: skip
     return chords
@@ -176,16 +170,37 @@ def near_heads(points: Points) -> Tensor:
     return near
 
 
-def near_columns(key: Tensor, value: Tensor, tile: Tile, pieces: int) -> tuple[Tensor, Tensor, int]:
-    """What keys and values bring to the kernels of near heads: numbers, directions in pieces, and places for these."""
-    (b, h, _, m), sizes = key.shape, widths(key, value)
-    places = tile.columns * triton.cdiv(m, tile.columns)
-    columns = new_output((b, h, COLUMN_TERMS.value, m), key)
-    split = new_output((b, h, pieces, places, sizes["PAD"]), key, torch.float16)
-    near_columns_kernel[(b * h, triton.cdiv(places, 64))](
-        key, value, columns, split, m, places, BLOCK=64, PIECES=pieces, num_warps=4, **sizes
+class Split(NamedTuple):
+    """Points of near heads as products read them: squares [B, H, 3, places] and pieces [B, H, 3, places, PAD]."""
+
+    squares: Tensor
+    pieces: Tensor
+
+
+def split(points: Tensor, origin: Tensor, places: int) -> Split:
+    """Directions as offsets from the first one at `origin`, in pieces."""
+    b, h, width, count = points.shape
+    found = Split(
+        new_output((b, h, 3, places), points), new_output((b, h, 3, places, padded(width, 16)), points, torch.float16)
     )
-    return columns, split, places
+    near_split_kernel[(b * h, triton.cdiv(places, 64))](
+        points,
+        origin,
+        *found,
+        count,
+        origin.shape[3],
+        places,
+        WIDTH=width,
+        PAD=padded(width, 16),
+        BLOCK=64,
+        num_warps=4,
+    )
+    return found
+
+
+def whole(count: int, block: int) -> int:
+    """Points of whole blocks."""
+    return block * triton.cdiv(count, block)
 
 
 def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -202,10 +217,10 @@ def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[T
             **sizes,
         )  # fmt: skip
         return
-    tile, near, terms = forward_tile(n, max(width, value_width)), None, None
+    tile, near = forward_tile(n, max(width, value_width)), None
     if has_near(query, value):
-        near, (terms, split, places) = near_heads(points), near_columns(points[3], value, tile, 3)
-    chords = value_chords(value, tile.columns, near, terms)
+        near, places = near_heads(points), whole(m, tile.columns)
+    chords = value_chords(value, tile.columns, near)
     wide_forward_kernel[(b * h, triton.cdiv(n, tile.rows))](
         *points, chords if near is None else near, chords, attend, scale, *outputs, h, n, m,
         VALUE_PAD=padded(value_width, 16), SIDE=side(n, m), EXACT=tile.fits(n, m), FAR=near is not None,
@@ -213,7 +228,7 @@ def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[T
     )  # fmt: skip
     if near is not None:
         near_forward_kernel[(b * h, triton.cdiv(n, NEAR_FORWARD.rows))](
-            *points, near, terms, split, chords, attend, scale, *outputs, h, n, m, places,
+            *points, near, *split(points[3], points[3], places), chords, attend, scale, *outputs, h, n, m, places,
             HAS_MASK=mask is not None, ROWS=NEAR_FORWARD.rows, COLUMNS=tile.columns, SIDE=side(n, m),
             STAGES=NEAR_FORWARD.stages,
             **widths(query, value), **NEAR_FORWARD.launch(),
@@ -269,16 +284,17 @@ def backward_near(points: Points, rows: Rows, near: Tensor, gradients: list[Tens
     (b, h, width, n), m = query.shape, value.shape[3]
     sizes, tile = widths(query, value), NEAR_BACKWARD
     parts, turns = division(triton.cdiv(m, tile.columns), b * h, PROGRAMS)
-    lines, (columns, split_columns, places) = tile.rows * triton.cdiv(n, tile.rows), near_columns(key, value, tile, 6)
+    lines, places = whole(n, tile.rows), whole(m, tile.columns)
     of_rows = new_output((b, h, ROW_TERMS.value, lines), query)
-    split = new_output((b, h, ROW_PIECES.value, lines, sizes["PAD"]), query, torch.float16)
+    turned = new_output((b, h, 2, lines, sizes["VALUE_PAD"]), query, torch.float16)
     near_rows_kernel[(b * h, triton.cdiv(lines, 64))](
-        points[0], query, key, value, rows.direction, rows.turned, rows.terms, of_rows, split, n, m, lines,
-        BLOCK=64, num_warps=4, **sizes,
+        points[0], value, rows.direction, rows.turned, rows.terms, of_rows, turned, n, m, lines,
+        WIDTH=sizes["VALUE_WIDTH"], PAD=sizes["VALUE_PAD"], BLOCK=64, num_warps=4,
     )  # fmt: skip
     row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
     near_backward_kernel[(b * h, parts)](
-        *points[2:], rows.attend, rows.scale, of_rows, split, columns, split_columns, near, row_sums, copies,
+        *points[2:], rows.attend, rows.scale, *split(query, key, lines), *split(key, key, places),
+        *split(rows.direction, value, lines), *split(value, value, places), of_rows, turned, near, row_sums, copies,
         *gradients[2:], h, n, m, lines, places, turns,
         HAS_MASK=rows.attend is not rows.scale, MANY=turns > 1, SIDE=side(n, m),
         ROWS=tile.rows, COLUMNS=tile.columns, STAGES=tile.stages, **tile.launch(), **sizes,

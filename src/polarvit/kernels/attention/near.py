@@ -24,11 +24,10 @@ from polarvit.kernels.attention.elementary import (
     fast_rsqrt,
     sinh_series,
 )
-from polarvit.kernels.attention.products import half_squares, halves, pieces
+from polarvit.kernels.attention.products import halves, pieces
 from polarvit.kernels.attention.tiles import SMALLEST, get_inside
 
-ROW_TERMS, COLUMN_TERMS = tl.constexpr(13), tl.constexpr(6)
-ROW_PIECES = tl.constexpr(8)
+ROW_TERMS = tl.constexpr(7)
 
 
 @triton.jit
@@ -91,92 +90,47 @@ def store_three(pointer, step, first, second, third, inside):
 
 
 @triton.jit
-def store_pieces(pointer, plane, x, points, kept, PAD: tl.constexpr):
-    """x [PAD, points] in three float16, points first, each piece in a plane of its own."""
-    first, second, third = pieces(x)
-    spot, inside = points[None, :] * PAD + tl.arange(0, PAD)[:, None], kept[None, :]
-    tl.store(pointer + spot, first, mask=inside)
-    tl.store(pointer + plane + spot, second, mask=inside)
-    tl.store(pointer + 2 * plane + spot, third, mask=inside)
+def near_split_kernel(
+    x, origin, squares, split, COUNT, STEP, PLACES, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Offsets of points from the first one at `origin` in `pieces`: [3, PLACES, PAD], points first, and [3, PLACES].
+
+    PLACES are the points and what fills up the last tile, which means nothing. STEP is COUNT of the tensor at `origin`.
+    """
+    head = tl.program_id(0).to(tl.int64)
+    point, dims = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, PAD)
+    away = offsets(x + head * WIDTH * COUNT, origin + head * WIDTH * STEP + dims * STEP, point, COUNT, WIDTH, PAD)
+    first, second, third, a, b, c = pieces(away)
+    kept = point < PLACES
+    store_three(squares + head * 3 * PLACES + point, PLACES, a, b, c, kept)
+    spot, inside = head * 3 * PLACES * PAD + point[None, :] * PAD + dims[:, None], kept[None, :]
+    store_three(split + spot, PLACES * PAD, first, second, third, inside)
 
 
 @triton.jit
 def near_rows_kernel(
-    query_radius, query, key, value, out, turned, terms, rows, split, N, M, LINES,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
+    query_radius, value, out, turned, terms, rows, split, N, M, LINES,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """For each row, of which there are LINES with those that pad a tile: three parts of 1/2|q|^2 and of 1/2|uhat|^2 as
-    offsets; t.uhat, a power of two above t, g/2 (1 + rho), by which chords to the centroid are weighted; a; `terms`.
-    And q and uhat as offsets in three pieces, t over its power of two in `halves`: [8, LINES, PAD], the first thing
-    that products read.
+    """For each row, of which there are LINES with those that fill up a tile: t.uhat, a power of two above t,
+    g/2 (1 + rho), by which chords to the centroid are weighted, a, and `terms`. And t over its power of two in
+    `halves`: [2, LINES, PAD], points first.
     """
     head = tl.program_id(0).to(tl.int64)
-    line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    valid, kept = line < N, line < LINES
-    spots = tl.minimum(line, N - 1)
-    query += head * WIDTH * N
-    key += head * WIDTH * M
-    value += head * VALUE_WIDTH * M
-    out += head * VALUE_WIDTH * N
-    turned += head * VALUE_WIDTH * N
-    q1, q2, q3 = half_squares(query, key, spots, N, M, WIDTH)
-    o1, o2, o3 = half_squares(out, value, spots, N, M, VALUE_WIDTH)
-    product = tl.zeros([BLOCK], tl.float32)
-    size = tl.zeros([BLOCK], tl.float32)
-    for d in tl.range(0, VALUE_WIDTH, loop_unroll_factor=4):
-        t = tl.load(turned + spots + d * N)
-        product += t * (tl.load(out + spots + d * N) - tl.load(value + d * M).to(tl.float32))
-        size = tl.maximum(size, tl.abs(t))
+    line, dims = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, PAD)
+    spots, kept = tl.minimum(line, N - 1), line < LINES
+    away = offsets(out + head * WIDTH * N, value + head * WIDTH * M + dims * M, line, N, WIDTH, PAD)
+    t = directions(turned + head * WIDTH * N, line, N, WIDTH, PAD)
+    size = tl.max(tl.abs(t), 0)
     exponent = tl.minimum(tl.maximum((size.to(tl.int32, bitcast=True) >> 23) + 1, 1), 253)  # of the next power of two
-    terms += head * 3 * N + spots
-    flat, grown, shift = load_three(terms, N)
+    flat, grown, shift = load_three(terms + head * 3 * N + spots, N)
+    shift = tl.where(line < N, shift, 1e38)  # no weight where there is no row
     rows += head * ROW_TERMS * LINES + line
-    store_three(rows, LINES, q1, q2, q3, kept)
-    store_three(rows + 3 * LINES, LINES, o1, o2, o3, kept)
-    power, pull = (exponent << 23).to(tl.float32, bitcast=True), flat + grown
-    store_three(rows + 6 * LINES, LINES, product, power, pull, kept)
-    tl.store(rows + 9 * LINES, tl.load(query_radius + head * N + spots).to(tl.float32), mask=kept)
-    shift = tl.where(valid, shift, 1e38)  # no weight where there is no row
-    store_three(rows + 10 * LINES, LINES, flat, grown, shift, kept)
-
-    plane = LINES * PAD
-    split += head * ROW_PIECES * plane
-    store_pieces(split, plane, offsets(query, key + tl.arange(0, PAD) * M, line, N, WIDTH, PAD), line, kept, PAD)
-    dims = tl.arange(0, VALUE_PAD)
-    away = offsets(out, value + dims * M, line, N, VALUE_WIDTH, VALUE_PAD)
-    store_pieces(split + 3 * plane, plane, away, line, kept, VALUE_PAD)
-    down = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
-    high, low = halves(directions(turned, line, N, VALUE_WIDTH, VALUE_PAD) * down[None, :])
-    spot, inside = line[None, :] * VALUE_PAD + dims[:, None], kept[None, :]
-    tl.store(split + 6 * plane + spot, high, mask=inside)
-    tl.store(split + 7 * plane + spot, low, mask=inside)
-
-
-@triton.jit
-def near_columns_kernel(
-    key, value, columns, split, M, PLACES,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, BLOCK: tl.constexpr,
-    PIECES: tl.constexpr,
-):  # fmt: skip
-    """For each key: three parts of 1/2|k|^2 and of 1/2|u|^2 of its value, both as offsets.
-
-    And the offsets themselves in three pieces, [PIECES, PLACES, PAD]: of keys if PIECES is 3, of values too if it is 6.
-    """
-    head = tl.program_id(0).to(tl.int64)
-    edge = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    valid, kept = edge < M, edge < PLACES
-    places = tl.minimum(edge, M - 1)
-    key += head * WIDTH * M
-    value += head * VALUE_WIDTH * M
-    k1, k2, k3 = half_squares(key, key, places, M, M, WIDTH)
-    w1, w2, w3 = half_squares(value, value, places, M, M, VALUE_WIDTH)
-    columns += head * COLUMN_TERMS * M + edge
-    store_three(columns, M, k1, k2, k3, valid)
-    store_three(columns + 3 * M, M, w1, w2, w3, valid)
-    plane = PLACES * PAD
-    split += head * PIECES * plane
-    k = offsets(key, key + tl.arange(0, PAD) * M, edge, M, WIDTH, PAD)
-    store_pieces(split, plane, k, edge, kept, PAD)
-    if PIECES == 6:
-        w = offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD)
-        store_pieces(split + 3 * plane, plane, w, edge, kept, VALUE_PAD)
+    power, down = (exponent << 23).to(tl.float32, bitcast=True), ((254 - exponent) << 23).to(tl.float32, bitcast=True)
+    store_three(rows, LINES, tl.sum(t * away, 0), power, flat + grown, kept)
+    store_three(rows + 3 * LINES, LINES, flat, grown, shift, kept)
+    tl.store(rows + 6 * LINES, tl.load(query_radius + head * N + spots).to(tl.float32), mask=kept)
+    high, low = halves(t * down[None, :])
+    spot, inside = head * 2 * LINES * PAD + line[None, :] * PAD + dims[:, None], kept[None, :]
+    tl.store(split + spot, high, mask=inside)
+    tl.store(split + LINES * PAD + spot, low, mask=inside)

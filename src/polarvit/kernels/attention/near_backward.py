@@ -14,8 +14,6 @@ from polarvit.kernels.attention.backward import add_four, add_seven
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.ends import finished
 from polarvit.kernels.attention.near import (
-    COLUMN_TERMS,
-    ROW_PIECES,
     ROW_TERMS,
     gaps,
     half_distance,
@@ -33,9 +31,19 @@ ROW_SUMS = tl.constexpr(7)
 
 
 @triton.jit
+def load_split(split, squares, head, points, PLACES, PAD: tl.constexpr):
+    """Points [points, PAD] in three pieces and their squares in three parts, as `near_split_kernel` left them."""
+    spot = head * 3 * PLACES * PAD + points[:, None] * PAD + tl.arange(0, PAD)[None, :]
+    one, two, three = load_three(split + spot, PLACES * PAD)
+    first, second, third = load_three(squares + head * 3 * PLACES + points, PLACES)
+    return one, two, three, first, second, third
+
+
+@triton.jit
 def near_backward_kernel(
-    key_radius, key, value_radius, value, mask, scale_pointer, rows, split_rows, columns, split_columns,
-    near, row_sums, to_query, to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, LINES, PLACES, BLOCKS,
+    key_radius, key, value_radius, value, mask, scale_pointer, query_squares, query_split, key_squares, key_split,
+    out_squares, out_split, value_squares, value_split, rows, turned_split, near, row_sums, to_query,
+    to_key_radius, to_key, to_value_radius, to_value, HEADS, N, M, LINES, PLACES, BLOCKS,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, MANY: tl.constexpr, SIDE: tl.constexpr,
     STAGES: tl.constexpr,
@@ -54,9 +62,7 @@ def near_backward_kernel(
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
         rows += head * ROW_TERMS * LINES
-        split_rows += head * ROW_PIECES * LINES * PAD
-        columns += head * COLUMN_TERMS * M
-        split_columns += head * 6 * PLACES * PAD
+        turned_split += head * 2 * LINES * VALUE_PAD
         to_query += copy * WIDTH * N
         row_sums += copy * ROW_SUMS * N
         to_key += head * WIDTH * M
@@ -64,7 +70,7 @@ def near_backward_kernel(
         scale = tl.load(scale_pointer + head % HEADS)
         dims, value_dims = tl.arange(0, PAD), tl.arange(0, VALUE_PAD)
         # Nothing that enters a product as float16 may outgrow it: a bound on weights times what they multiply.
-        bound = tl.maximum(tl.maximum(largest(rows + 7 * LINES, N), largest(rows + 8 * LINES, N)), 1e-30)
+        bound = tl.maximum(tl.maximum(largest(rows + LINES, N), largest(rows + 2 * LINES, N)), 1e-30)
         unit, down_unit = 1.0 / bound * WEIGHT, bound / WEIGHT
         twice = -2.0 * scale
         begin = tl.program_id(1) * BLOCKS * COLUMNS
@@ -72,11 +78,10 @@ def near_backward_kernel(
             edge = start + tl.arange(0, COLUMNS)
             on_edge = edge < M
             places = tl.minimum(edge, M - 1)
-            k1, k2, k3 = load_three(split_columns + edge[:, None] * PAD + dims[None, :], PLACES * PAD)
-            w1, w2, w3 = load_three(split_columns + (3 * PLACES + edge)[:, None] * PAD + dims[None, :], PLACES * PAD)
-            yours = columns + places
-            k_first, k_second, k_third = load_three(yours, M)
-            w_first, w_second, w_third = load_three(yours + 3 * M, M)
+            k1, k2, k3, k_first, k_second, k_third = load_split(key_split, key_squares, head, edge, PLACES, PAD)
+            w1, w2, w3, w_first, w_second, w_third = load_split(
+                value_split, value_squares, head, edge, PLACES, VALUE_PAD
+            )
             b = tl.load(key_radius + places).to(tl.float32)
             up_b, down_b, sinh_b, cosh_b = hyperbolic(b)
             c = tl.load(value_radius + places).to(tl.float32)
@@ -94,15 +99,15 @@ def near_backward_kernel(
             chord_unit = 1e30  # as large as no chord asks for less
             for first in tl.range(0, N, ROWS, num_stages=STAGES):
                 line = first + tl.arange(0, ROWS)
-                mine, split = rows + line, split_rows + line[:, None] * PAD + dims[None, :]
-                q1, q2, q3 = load_three(split, LINES * PAD)
-                o1, o2, o3 = load_three(split + 3 * LINES * PAD, LINES * PAD)
-                t1, t2 = tl.load(split + 6 * LINES * PAD), tl.load(split + 7 * LINES * PAD)
-                q_first, q_second, q_third = load_three(mine, LINES)
-                o_first, o_second, o_third = load_three(mine + 3 * LINES, LINES)
-                product, size, pull = load_three(mine + 6 * LINES, LINES)
-                a = tl.load(mine + 9 * LINES)
-                flat, grown, shift = load_three(mine + 10 * LINES, LINES)
+                q1, q2, q3, q_first, q_second, q_third = load_split(query_split, query_squares, head, line, LINES, PAD)
+                o1, o2, o3, o_first, o_second, o_third = load_split(
+                    out_split, out_squares, head, line, LINES, VALUE_PAD
+                )
+                turned = turned_split + line[:, None] * VALUE_PAD + value_dims[None, :]
+                t1, t2 = tl.load(turned), tl.load(turned + LINES * VALUE_PAD)
+                product, size, pull = load_three(rows + line, LINES)
+                flat, grown, shift = load_three(rows + 3 * LINES + line, LINES)
+                a = tl.load(rows + 6 * LINES + line)
                 h = half_squared_chords(
                     k1, k2, k3, tl.trans(q1), tl.trans(q2), tl.trans(q3),
                     k_first, k_second, k_third, q_first, q_second, q_third,

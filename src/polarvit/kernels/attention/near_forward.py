@@ -10,14 +10,13 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.near import (
-    COLUMN_TERMS,
     gaps,
     half_distance,
     hyperbolic,
     load_three,
     offsets,
 )
-from polarvit.kernels.attention.products import half_squared_chords, half_squares, pieces, sharp_product
+from polarvit.kernels.attention.products import half_squared_chords, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import get_inside
 
@@ -29,7 +28,7 @@ def add_two(a, b, c, d):
 
 @triton.jit
 def near_chords_kernel(
-    value, near, columns, chords, M,
+    value, near, chords, M,
     VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, COLUMNS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program."""
@@ -38,10 +37,8 @@ def near_chords_kernel(
         value += head * VALUE_WIDTH * M
         first = tl.program_id(1) * SIZE
         edge = first + tl.arange(0, SIZE)
-        places = tl.minimum(edge, M - 1)
-        w1, w2, w3 = pieces(offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD))
-        yours = columns + head * COLUMN_TERMS * M + 3 * M + places
-        a, b, c = load_three(yours, M)
+        away = offsets(value, value + tl.arange(0, VALUE_PAD) * M, edge, M, VALUE_WIDTH, VALUE_PAD)
+        w1, w2, w3, a, b, c = pieces(away)
         half = half_squared_chords(tl.trans(w1), tl.trans(w2), tl.trans(w3), w1, w2, w3, a, b, c, a, b, c)
         row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
         blocks = tl.cdiv(M, COLUMNS)
@@ -52,7 +49,7 @@ def near_chords_kernel(
 
 @triton.jit
 def near_forward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, near, columns, split, chords, mask, scale,
+    query_radius, query, key_radius, key, value_radius, value, near, squares, split, chords, mask, scale,
     out_radius, out, stats, HEADS, N, M, PLACES,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, SIDE: tl.constexpr, STAGES: tl.constexpr,
@@ -70,15 +67,14 @@ def near_forward_kernel(
         query += head * WIDTH * N
         key += head * WIDTH * M
         value += head * VALUE_WIDTH * M
-        columns += head * COLUMN_TERMS * M
+        squares += head * 3 * PLACES
         split += head * 3 * PLACES * PAD
         chords += head * tl.cdiv(M, COLUMNS) * COLUMNS * COLUMNS
         factor = tl.load(scale + head % HEADS) * (-4.0 * LOG2E)
         dims, value_dims, edge = tl.arange(0, PAD), tl.arange(0, VALUE_PAD), tl.arange(0, COLUMNS)
         line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
         spots = tl.minimum(line, N - 1)
-        q1, q2, q3 = pieces(offsets(query, key + dims * M, line, N, WIDTH, PAD))
-        q_first, q_second, q_third = half_squares(query, key, spots, N, M, WIDTH)
+        q1, q2, q3, q_first, q_second, q_third = pieces(offsets(query, key + dims * M, line, N, WIDTH, PAD))
         a = tl.load(query_radius + spots).to(tl.float32)
         up_a, down_a, sinh_a, _cosh_a = hyperbolic(a)
         mass = tl.zeros([ROWS], tl.float32)
@@ -90,10 +86,10 @@ def near_forward_kernel(
             attend = first + edge < M
             places = tl.minimum(first + edge, M - 1)
             k1, k2, k3 = load_three(split + (first + edge)[:, None] * PAD + dims[None, :], PLACES * PAD)
-            yours = columns + places
+            yours = squares + first + edge
             h = half_squared_chords(
                 tl.trans(q1), tl.trans(q2), tl.trans(q3), tl.trans(k1), tl.trans(k2), tl.trans(k3),
-                q_first, q_second, q_third, tl.load(yours), tl.load(yours + M), tl.load(yours + 2 * M),
+                q_first, q_second, q_third, tl.load(yours), tl.load(yours + PLACES), tl.load(yours + 2 * PLACES),
             )  # fmt: skip
             b = tl.load(key_radius + places).to(tl.float32)
             up_b, down_b, sinh_b, _cosh_b = hyperbolic(b)

@@ -53,9 +53,15 @@ def grid_pieces(x):
 
 @triton.jit
 def pieces(x):
-    """x1, x2, x3 of x, |x| <= 2, in float16."""
+    """x1, x2, x3 of x [dims, points], |x| <= 2, in float16.
+
+    And 1/2|x|^2 of every point in three parts, each on the grid of the products it will meet.
+    """
     first, second, third = grid_pieces(x)
-    return first.to(tl.float16), second.to(tl.float16), (third * REST).to(tl.float16)
+    squares = tl.sum(0.5 * first * first, 0)
+    crossed = tl.sum(first * second, 0)
+    rest = tl.sum(0.5 * second * second + third * (first + second), 0)
+    return first.to(tl.float16), second.to(tl.float16), (third * REST).to(tl.float16), squares, crossed, rest
 
 
 @triton.jit
@@ -66,23 +72,8 @@ def halves(x):
 
 
 @triton.jit
-def half_squares(x, origin, points, step, origin_step, WIDTH: tl.constexpr):
-    """1/2|x - c|^2 of points in three parts, each on the grid of the products it will meet; c is stored at `origin`."""
-    first = tl.zeros(points.shape, tl.float32)
-    second = tl.zeros(points.shape, tl.float32)
-    third = tl.zeros(points.shape, tl.float32)
-    for d in tl.range(0, WIDTH, loop_unroll_factor=4):
-        away = tl.load(x + points + d * step).to(tl.float32) - tl.load(origin + d * origin_step).to(tl.float32)
-        x1, x2, x3 = grid_pieces(away)
-        first += 0.5 * x1 * x1
-        second += x1 * x2
-        third += 0.5 * x2 * x2 + x3 * (x1 + x2)
-    return first, second, third
-
-
-@triton.jit
 def half_squared_chords(x1, x2, x3, y1, y2, y3, first_x, second_x, third_x, first_y, second_y, third_y):
-    """1/2|x_i - y_j|^2 for x [rows, dims] and y [dims, columns] in `pieces`, and `half_squares` of both."""
+    """1/2|x_i - y_j|^2 for x [rows, dims] and y [dims, columns] in `pieces`, with their squares."""
     total = tl.dot(x1, y1, -(first_x[:, None] + first_y[None, :]))
     total -= second_x[:, None] + second_y[None, :]
     total = tl.dot(x1, y2, total)
