@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -83,6 +84,16 @@ def test_nobody_waits_for_a_process_that_does_not_read(program, monkeypatch: pyt
     monkeypatch.setattr(sys, "executable", program)
     process = ahead._process([ahead.Job("module", "kernel", "x" * 2**20)], ("cuda", 90, 32))
     process.wait(timeout=60)
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path) -> None:
+    slow, mark = tmp_path / "slow", tmp_path / "mark"
+    slow.write_text(f"#!/bin/sh\nsleep 1\ntouch {mark}\n")
+    slow.chmod(0o755)
+    code = f"import sys; from polarvit.kernels import ahead; sys.executable = {str(slow)!r}; ahead._process([], ())"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    time.sleep(1.5)
+    assert not mark.exists()
 
 
 @pytest.mark.gpu

@@ -11,6 +11,7 @@ warning says so and kernels are compiled when they are called: no run ends for w
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -93,7 +94,7 @@ def wanted(step: Callable[[], object]) -> list[Job]:
 
 
 def compile_ahead(step: Callable[[], object], processes: int | None = None) -> list[subprocess.Popen[str]]:
-    """Start compiling what `step` needs; the processes that do it, which nobody has to wait for.
+    """Start compiling what `step` needs; the processes that do it, which nobody has to wait for and end with this one.
 
     By default up to four, and none on a machine with fewer than four cores or where kernels are interpreted.
     """
@@ -126,6 +127,7 @@ def _process(jobs: Sequence[Job], target: tuple[str, Any, int]) -> subprocess.Po
             stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""},
         )  # fmt: skip
     threading.Thread(target=process.wait, daemon=True).start()  # or it would stay on the list when it has ended
+    atexit.register(process.kill)
     return process
 
 

@@ -70,7 +70,7 @@ def cold_start(
     """Seconds from the start of a fresh Python process to the end of its first training step, caches empty."""
     words = {"key": key, "setting": asdict(setting), "device": str(device), "batch": batch, "precision": precision}
     source = str(Path(polarvit.__file__).parent.parent)
-    with tempfile.TemporaryDirectory(prefix="polarvit-cold-") as folder:
+    with tempfile.TemporaryDirectory(prefix="polarvit-cold-", ignore_cleanup_errors=True) as folder:
         environment = {
             **os.environ,
             "TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "inductor")),
