@@ -88,6 +88,8 @@ def test_timm_surface(narrow, images, name) -> None:
     assert model(images).shape == (3, 9)
     assert model.default_cfg["num_classes"] == model.num_classes == 9
     assert model.default_cfg["architecture"] == name
+    with pytest.raises(ValueError, match="global_pool 'avg'"):
+        model.reset_classifier(0, "avg")
     model.reset_classifier(0)
     assert model(images).equal(model.forward_head(model.forward_features(images), pre_logits=True))
     assert model.pretrained_cfg["input_size"] == (3, 8, 8)
@@ -154,7 +156,10 @@ def test_timm_sorts_parameters_into_layers(narrow, name, coarse) -> None:
             assert layer == (0,), key
 
 
-@pytest.mark.parametrize("overrides", [{"readout": "class_token"}, {"head": "tangent"}, {"learn_k": True}, {"k": 2.3}])
+@pytest.mark.parametrize(
+    "overrides",
+    [{"readout": "class_token"}, {"head": "tangent"}, {"learn_k": True}, {"k": 2.3}, {"head_gain": "after_shift"}],
+)
 def test_ablations_are_configs(narrow, images, overrides) -> None:
     model = narrow("polar_vit_tiny", **overrides)
     model(images).sum().backward()
@@ -181,6 +186,8 @@ def test_names_and_fields_are_checked() -> None:
     assert list_models("polar*") == ["polar_vit_base", "polar_vit_small", "polar_vit_tiny"]
     with pytest.raises(ValueError, match="did you mean 'polar_vit_tiny'"):
         create_model("polar_vit_tyni")
+    with pytest.raises(ValueError, match=r"no weights 'polar_vit_tiny\.typo'"):
+        create_model("polar_vit_tiny.typo")
     with pytest.raises(ValueError, match="unknown key 'class_num'"):
         create_model("polar_vit_tiny", class_num=3)
     with pytest.raises(ValueError, match="depth must be int, got '9'"):

@@ -16,6 +16,7 @@ CONFIGS = [
     {"position": "joint"},
     {"position": "boost"},
     {"position": "rotary"},
+    {"head_gain": "after_shift"},
     {"position": "none", "residual": "exact_boost"},
     {"residual": "space", "readout": "class_token"},
     {"k": 2.3},

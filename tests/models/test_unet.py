@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -71,6 +72,9 @@ def test_surface(images, name) -> None:
     model.reset_classifier(3)
     assert model(images).shape == (2, 3, 16, 16)
     assert model.no_weight_decay() < {key for key, _ in model.named_parameters()}
+    groups = [re.compile(expression) for expression in model.group_matcher().values()]
+    first = [next((i for i, e in enumerate(groups) if e.match(key)), 3) for key, _ in model.named_parameters()]
+    assert set(first) == {0, 1, 2, 3}  # encoder from below, decoder above it, the head last
     with pytest.raises(ValueError, match="count every batch twice"):
         model.set_grad_checkpointing()
 

@@ -25,13 +25,19 @@ def attention() -> PolarAttention:
     return layer.eval()
 
 
+def gain(layer: PolarAttention, index: int, when: str) -> torch.Tensor:
+    """The gains [H] of queries, keys or values if they act then, else ones."""
+    own = layer.log_gain[index].exp()
+    return own if layer.gain == when else torch.ones_like(own)
+
+
 def brute_force(layer: PolarAttention, x: PolarPoint, grid: tuple[int, int], k: float, mask=None) -> PolarPoint:
     """Every head, query and key in turn, in ambient coordinates."""
     positions, extent = (t.double() for t in grid_positions(grid))
     heads = []
     for index, linear in enumerate((layer.query, layer.key, layer.value)):
         split = split_heads(linear(x, k=k), layer.heads, k=k)
-        heads.append(to_ambient(PolarPoint(split.radius * layer.log_gain[index].exp(), split.direction), k=k))
+        heads.append(to_ambient(PolarPoint(split.radius * gain(layer, index, "before_shift"), split.direction), k=k))
     rows = []
     for b in range(x.shape[0]):
         for i in range(x.shape[1]):
@@ -43,11 +49,12 @@ def brute_force(layer: PolarAttention, x: PolarPoint, grid: tuple[int, int], k: 
                     for axis in (0, 1):
                         t = layer.position.rate[h, axis] * positions[:, axis] / extent[axis]
                         y = ambient.horoshift(y, t, axes=(2 * axis, 2 * axis + 1), k=k)
-                    moved.append(y)
+                    moved.append(ambient.gyroscale(y, gain(layer, which, "after_shift")[h], k=k))
                 keys = [j for j in range(x.shape[1]) if mask is None or mask[b, j]]
                 d = torch.stack([ambient.distance(moved[0][i], moved[1][j], k=k) for j in keys])
                 w = torch.softmax(-(4**-0.5) / layer.log_temperature[h].exp() * d.square(), 0)
-                joined.append(from_ambient(ambient.centroid(heads[2][b, keys, h], w, k=k), k=k))
+                v = ambient.gyroscale(heads[2][b, keys, h], gain(layer, 2, "after_shift")[h], k=k)
+                joined.append(from_ambient(ambient.centroid(v, w, k=k), k=k))
             rows.append(concat(joined, k=k))
     r, u = torch.stack([p.radius for p in rows]), torch.stack([p.direction for p in rows])
     return layer.out(PolarPoint(r, u).reshape(*x.shape), k=k)
@@ -55,7 +62,9 @@ def brute_force(layer: PolarAttention, x: PolarPoint, grid: tuple[int, int], k: 
 
 @pytest.mark.parametrize("k", [1.0, 2.3])
 @pytest.mark.parametrize("masked", [False, True])
-def test_it_is_its_definition(attention: PolarAttention, k: float, masked: bool) -> None:
+@pytest.mark.parametrize("when", ["before_shift", "after_shift"])
+def test_it_is_its_definition(attention: PolarAttention, k: float, masked: bool, when: str) -> None:
+    attention.gain = when
     x = tokens(2, 6, 12)
     mask = torch.tensor([[1, 1, 0, 1, 0, 1], [0, 1, 1, 1, 1, 1]], dtype=torch.bool) if masked else None
     positions, extent = (t.double() for t in grid_positions((2, 3)))

@@ -79,12 +79,14 @@ class AmbientTwin(nn.Module):
 
     def attention(self, layer: PolarAttention, x: Tensor) -> Tensor:
         """Scores by arcosh of the inner product, values joined by the ambient centroid, heads by concatenation."""
-        heads = []
-        for index, linear in enumerate((layer.query, layer.key, layer.value)):
-            parts = torch.stack(ambient.split(self.linear(linear, x), layer.heads, k=self.k), 1)
-            gain = layer.log_gain[index].exp().view(-1, 1)
-            heads.append(ambient.gyroscale(parts, gain, k=self.k))
-        query, key = (self.position(layer.position, p) for p in heads[:2])
+        layers, gains = (layer.query, layer.key, layer.value), layer.log_gain.exp().unsqueeze(-1)
+        parts = [torch.stack(ambient.split(self.linear(each, x), layer.heads, k=self.k), 1) for each in layers]
+        if layer.gain == "after_shift":
+            parts[:2] = [self.position(layer.position, p) for p in parts[:2]]
+        heads = [ambient.gyroscale(p, gain, k=self.k) for p, gain in zip(parts, gains, strict=True)]
+        if layer.gain == "before_shift":
+            heads[:2] = [self.position(layer.position, p) for p in heads[:2]]
+        query, key = heads[:2]
         scores = -layer.scale().view(-1, 1, 1) * ambient.pairwise_distance(query, key, k=self.k).square()
         joined = ambient.centroid(heads[2], scores.softmax(-1), k=self.k)
         return self.linear(layer.out, ambient.concat(joined.unbind(1), k=self.k))

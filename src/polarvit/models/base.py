@@ -174,8 +174,16 @@ class VisionModel(nn.Module, Pretrained):
     def get_classifier(self) -> nn.Module:
         return self.head
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """A fresh head for another number of classes, which have no names yet; 0 removes it."""
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A fresh head for another number of classes, which have no names yet; 0 removes it.
+
+        `global_pool` is timm's and must be None: how tokens are read out is part of a model here.
+        """
+        if global_pool is not None:
+            raise ValueError(
+                f"reset_classifier: global_pool {global_pool!r} cannot be set, the readout is part of the model; "
+                "tokens without it are `forward_features(images)`"
+            )
         self.class_names = None
         self.config = dataclasses.replace(self.config, num_classes=num_classes)
         self.default_cfg["num_classes"] = num_classes

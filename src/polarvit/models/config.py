@@ -141,6 +141,8 @@ class PolarViTConfig(VisionConfig):
     """Initial rates of the heads reach from 1/rate_spread to rate_spread times `rate`."""
     token_position: float = 0.0
     """Where on both grid axes a class token stands: at 0 it is not shifted."""
+    head_gain: Literal["before_shift", "after_shift"] = "before_shift"
+    """Whether the gain of a head scales the radii of queries and keys before the encoding moves them, or after."""
     temperature: float = 1.0
     """Initial temperature tau_h of attention."""
     residual: Literal["boost", "exact_boost", "ambient_boost", "space"] = "boost"

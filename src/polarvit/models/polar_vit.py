@@ -47,7 +47,7 @@ class PolarBlock(nn.Module):
         encoding.spread(c.rate_spread)
         self.norm1 = GyroLayerNorm(c.dim, c.norm_eps, c.k, before_product=True)
         self.attention = PolarAttention(
-            c.dim, c.heads, encoding, c.dropout, c.temperature, c.rule, c.time_init, c.implementation
+            c.dim, c.heads, encoding, c.dropout, c.temperature, c.rule, c.time_init, c.implementation, c.head_gain
         )
         self.residual1 = residual(c.residual, c.alpha, drop_path)
         self.norm2 = GyroLayerNorm(c.dim, c.norm_eps, c.k, before_product=True)

@@ -74,7 +74,13 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> Visio
         from polarvit.models.weights import load_pretrained
 
         return load_pretrained(name, **overrides)
-    found = entry(name.partition(".")[0])
+    name, _, tag = name.partition(".")
+    found = entry(name)
+    if tag:
+        from polarvit.models.weights import list_pretrained
+
+        if f"{name}.{tag}" not in list_pretrained():
+            raise ValueError(f"create_model: no weights '{name}.{tag}', there are {list_pretrained() or 'none yet'}")
     values = {**found.config.to_dict(), **checked_keys(type(found.config), overrides)}
     model = found.model(type(found.config).from_dict(values))
     model.default_cfg["architecture"] = found.name

@@ -181,7 +181,7 @@ class UNet(VisionModel):
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layer groups for layer-wise learning-rate decay: a stage and what rises to it."""
-        return {"stem": r"^encoder\.0\.", "blocks": [(r"^encoder\.(\d+)", None), (r"^(?:rises|decoder)\.(\d+)", None)]}
+        return {"stem": r"^encoder\.0\.", "encoder": r"^encoder\.(\d+)", "decoder": r"^(?:rises|decoder)\.(\d+)"}
 
     def resize_positions(self, state: dict[str, Tensor], grid: tuple[int, int]) -> None:
         """Nothing to do: a convolution takes any size."""

@@ -24,7 +24,8 @@ class PolarAttention(nn.Module):
 
     Queries, keys, values and output are polar layers. Heads are slices of the space coordinates, each a point of its
     own; a learned log-gain per head scales the radius of q, k and v after the split, then the positional encoding
-    moves q and k. gamma = (dim/heads)^-1/2, tau_h = e^log_temperature.
+    moves q and k (or first the encoding, if `gain` is "after_shift"). gamma = (dim/heads)^-1/2, tau_h =
+    e^log_temperature.
 
     Shapes: x [B, N] -> [B, N], points of dimension `dim`; `mask` [B, N] bool, True = attend. A row with nothing to
     attend to gives the output layer's image of the origin.
@@ -42,14 +43,17 @@ class PolarAttention(nn.Module):
         rule: str = "anchored",
         time_init: Literal["zero", "full"] = "full",
         implementation: Literal["auto", "triton", "reference"] = "auto",
+        gain: Literal["before_shift", "after_shift"] = "before_shift",
     ) -> None:
         super().__init__()
+        if gain not in ("before_shift", "after_shift"):
+            raise ValueError(f"PolarAttention: gain must be before_shift or after_shift, got {gain!r}")
         if heads < 1 or dim % heads:
             raise ValueError(f"PolarAttention: dim {dim} is not divisible by {heads} heads")
         if not 0 <= dropout < 1:
             raise ValueError(f"PolarAttention: dropout must be in [0, 1), got {dropout}")
         self.dim, self.heads, self.head_dim, self.dropout = dim, heads, dim // heads, dropout
-        self.implementation = implementation
+        self.implementation, self.gain = implementation, gain
         self.one_by_one = False  # calibration sets it: it must meet every layer on its own
         self.query, self.key, self.value, self.out = (
             PolarLinear(dim, dim, rule=rule, init="orthogonal", time_init=time_init) for _ in range(4)
@@ -86,8 +90,18 @@ class PolarAttention(nn.Module):
             return self.project_together(x, product_features_first(x.direction, weight), positions, extent, k=k)
         q, key, v = (self.to_heads(layer(x, k=k), index, k=k) for index, layer in enumerate(layers))
         if placed:
-            q, key = (self.position(p, positions, extent, k=k) for p in (q, key))
+            q, key = (self.place(p, index, positions, extent, k=k) for index, p in enumerate((q, key)))
         return q, key, v
+
+    def place(
+        self, heads: PolarPoint, index: int, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor
+    ) -> PolarPoint:
+        """Move gained heads to their positions, before the gain if it acts after the shift."""
+        if self.gain == "before_shift":
+            return self.position(heads, positions, extent, k=k)
+        gain = torch.exp(full(self.log_gain)[index])[:, None]
+        moved = self.position(PolarPoint(heads.radius / gain, heads.direction), positions, extent, k=k)
+        return PolarPoint(moved.radius * gain, moved.direction)
 
     def together(self) -> bool:
         """Whether one product and one kernel make queries, keys and values at once."""
@@ -95,7 +109,8 @@ class PolarAttention(nn.Module):
         plane = isinstance(self.position, NoShift) or (
             isinstance(self.position, HoroShift) and self.position.grid_axes == 2
         )
-        return rules and plane and not self.one_by_one
+        gained = isinstance(self.position, NoShift) or self.gain == "before_shift"
+        return rules and plane and gained and not self.one_by_one
 
     @in_full_precision
     def project_together(
