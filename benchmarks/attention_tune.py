@@ -5,7 +5,7 @@
 
 Candidates are compiled by several processes at once (the cache on disk hands the result over), then timed one after the
 other. The best belong into `forward_tile`, `backward_tile`, `NEAR_FORWARD`, `NEAR_BACKWARD` of
-`kernels/attention/launches.py` and into `tiles`, `merge_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing it
+`kernels/attention/launches.py` and into `tiles`, `long_tiles`, `TURNS` of `kernels/heads/operator.py`. Timing it
 beside Euclidean attention is `polarvit bench attention`.
 """
 
@@ -88,7 +88,7 @@ def head_steps(shape: tuple[int, int, int, int], launch: tuple[int, int, int]) -
 
 def merge_steps(shape: tuple[int, int, int, int], launch: tuple[int, int]) -> Steps:
     """Forward and backward of joining heads: numbers of a tile, numbers of a thread."""
-    heads.merge_tiles = lambda h, w: PLAIN_TILES(h, w, launch[0])  # type: ignore[assignment]
+    heads.long_tiles = lambda h, w: PLAIN_TILES(h, w, launch[0])  # type: ignore[assignment]
     heads.warps = lambda size, n=0: PLAIN_WARPS(size, launch[1])  # type: ignore[assignment]
     radius, u, *_ = points(*shape)
     upstream = [torch.randn_like(x) for x in heads.merge_op(radius, u)]

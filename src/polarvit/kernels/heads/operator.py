@@ -28,7 +28,7 @@ def tiles(heads: int, width: int, numbers: int = 8192) -> dict[str, int]:
     return {"BLOCK": block, "HEADS_PAD": heads_pad, "WIDTH_PAD": width_pad}
 
 
-def merge_tiles(heads: int, width: int) -> dict[str, int]:
+def long_tiles(heads: int, width: int) -> dict[str, int]:
     """At least 16 tokens, 64 bytes, where that is not too much."""
     return tiles(heads, width, 4096 if width <= 32 else 8192)
 
@@ -104,7 +104,7 @@ def project_backward_op(
     """
     (b, n), heads = a.shape, log_gain.shape[1]
     width = weight.shape[1] // heads
-    size = tiles(heads, width, 4096)
+    size = long_tiles(heads, width)
     points = (grad_query_radius, grad_query, grad_key_radius, grad_key, grad_value_radius, grad_value)
     upstream = [x.contiguous() for x in points]
     programs = triton.cdiv(b * n, size["BLOCK"] * TURNS)
@@ -171,7 +171,7 @@ def merge_op(radius: Tensor, direction: Tensor, half: bool = False) -> tuple[Ten
     """
     b, heads, width, n = direction.shape
     out_radius, out = merge_outputs(direction, half)
-    size = merge_tiles(heads, width)
+    size = long_tiles(heads, width)
     merge_kernel[(triton.cdiv(b * n, size["BLOCK"]),)](
         radius, direction, out_radius, out, b * n, n, 0, HEADS=heads, WIDTH=width, num_warps=warps(size), **size
     )
@@ -188,7 +188,7 @@ def merge_backward_op(radius: Tensor, direction: Tensor, grad_radius: Tensor, gr
     """Gradients of the heads' radius and direction."""
     b, heads, width, n = direction.shape
     to_radius, to_direction = new_output(tuple(radius.shape), radius), new_output(tuple(direction.shape), radius)
-    size = merge_tiles(heads, width)
+    size = long_tiles(heads, width)
     merge_backward_kernel[(triton.cdiv(b * n, size["BLOCK"]),)](
         radius, direction, grad_radius.contiguous(), grad.contiguous(), to_radius, to_direction, b * n, n, 0,
         HEADS=heads, WIDTH=width, num_warps=warps(size), **size,
