@@ -39,13 +39,19 @@ def test_a_wrong_argument_is_named_with_what_was_expected(change, message):
         polar_attention(**{**GOOD, **change})
 
 
-def test_without_a_gpu_or_interpreter_the_kernel_says_why_it_cannot_run(monkeypatch):
+def test_without_a_gpu_or_interpreter_the_kernel_says_why_it_cannot_run(monkeypatch, caplog):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(function, "_said", set())
     with pytest.raises(RuntimeError, match=r"'triton' cannot run here: .*expected cuda|not installed"):
         polar_attention(**GOOD, implementation="triton")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert polar_attention(**GOOD).direction.shape == (2, 3, 4, 6)
+        with caplog.at_level("INFO", logger="polarvit"):
+            for _ in range(2):
+                assert polar_attention(**GOOD).direction.shape == (2, 3, 4, 6)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"polar_attention runs its plain PyTorch reference: {function.why_not_triton(*list(GOOD.values())[:3])}"
+    ]
 
 
 def test_auto_never_interprets_on_the_cpu(monkeypatch):
@@ -69,7 +75,7 @@ def test_the_fallback_is_announced_once(compiled):
     """Within a compiled function, too: models compile their blocks as one graph."""
 
     def attend(x):
-        function.say_once(f"no reason, compiled: {compiled}")
+        function.say_once(f"no reason, compiled: {compiled}", True)
         return x + 1
 
     attend = torch.compile(attend, backend="eager", fullgraph=True) if compiled else attend

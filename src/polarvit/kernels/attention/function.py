@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import warnings
 
@@ -41,7 +42,8 @@ def polar_attention(
             and zero gradient.
         implementation: `triton`, the fused kernel, which never stores an N x M matrix (float32 inside; float32 or
             bfloat16 points; d, e <= 128); `reference`, plain PyTorch, for every device and dtype; `auto`, the
-            kernel where it can run.
+            kernel where it can run on a GPU. Where `auto` takes the reference it says so once: in a warning for
+            points on a GPU, in the log `polarvit` for others.
         deterministic: ask for bitwise repeatable gradients. Neither implementation here uses atomics, so both
             always are.
 
@@ -50,14 +52,14 @@ def polar_attention(
     """
     check(query, key, value, scale, mask, implementation)
     del deterministic
-    if implementation == "reference" or (implementation == "auto" and not query.radius.is_cuda):
+    if implementation == "reference":
         return reference_attention(query, key, value, scale, k=k, mask=mask)
-    obstacle = why_not_triton(query, key, value)
-    if obstacle is None:
+    obstacle, on_gpu = why_not_triton(query, key, value), query.radius.is_cuda
+    if obstacle is None and (on_gpu or implementation == "triton"):
         return fused_attention(query, key, value, scale, k, mask)
     if implementation == "triton":
         raise RuntimeError(f"polar_attention: implementation 'triton' cannot run here: {obstacle}")
-    say_once(obstacle)
+    say_once(obstacle or "the kernel would be interpreted", on_gpu)
     return reference_attention(query, key, value, scale, k=k, mask=mask)
 
 
@@ -103,10 +105,14 @@ _said: set[str] = set()
 
 
 @torch.compiler.assume_constant_result  # so that a compiler calls it while it traces, and does not trace it
-def say_once(obstacle: str) -> None:
+def say_once(obstacle: str, on_gpu: bool) -> None:
     if obstacle not in _said:
         _said.add(obstacle)
-        warnings.warn(f"polar_attention runs its plain PyTorch reference: {obstacle}", stacklevel=3)
+        told = f"polar_attention runs its plain PyTorch reference: {obstacle}"
+        if on_gpu:
+            warnings.warn(told, stacklevel=3)
+        else:
+            logging.getLogger("polarvit").info(told)
 
 
 def check(
