@@ -6,7 +6,7 @@ import torch
 from polarvit.kernels.linear import operator, reference_linear_epilogue
 from polarvit.kernels.linear.operator import ACTIVATIONS, linear_epilogue_op
 
-SHAPES = [(37, 20), (5, 192), (1, 7), (66, 64), (3, 384)]
+SHAPES = [(37, 20), (5, 192), (1, 7), (66, 64), (3, 384), (3, 1500)]
 
 
 def inputs(rows: int, width: int, device: torch.device, radius: float = 4.0) -> list[torch.Tensor]:
