@@ -332,7 +332,7 @@ def gradients_at(name: str, v: Tensor, w: Tensor, t: Tensor, k: float) -> list[T
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_in_float32_are_as_good_as_their_inputs(name: str) -> None:
-    """Median within 2x at every radius, 90 % within 6x (plus 1.5 r where the result turns with a radius).
+    """Median within 2x at every radius, 90 % within 6x (plus 2 r where the result turns with a radius).
 
     The yardstick is a maximum over a few random perturbations, too small by chance for some samples, so the far tail is
     that of a ratio of small numbers. In gyroaddition, exp, log and the joint shift the loss below weighs the direction
@@ -362,7 +362,7 @@ def test_gradients_in_float32_are_as_good_as_their_inputs(name: str) -> None:
         median, tail = torch.cat(ratios).quantile(torch.tensor([0.5, 0.9], dtype=torch.float64)).tolist()
         told = f"gradient of {name} at r = {radius} (seeds 17, 23): median {median:.2f}, 90 % {tail:.2f}"
         assert median <= 2, told
-        assert tail <= 6 + (1.5 * radius if turning else 0), told
+        assert tail <= 6 + (2 * radius if turning else 0), told
 
 
 @pytest.mark.parametrize("radius", [0.3, 4.0, 12.0])

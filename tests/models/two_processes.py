@@ -37,6 +37,7 @@ def process(rank: int, folder: str, build: Build, names: list[str]) -> None:
             first = parameter.detach().clone()
             dist.broadcast(first, 0)
             assert parameter.equal(first), f"{name}: {key} differs between the processes after a step"
+    del model  # it must not be the last to hold the group, see `polarvit.training.distributed`
     dist.destroy_process_group()
 
 

@@ -54,6 +54,14 @@ class Place:
         return bool(self.sum(torch.tensor(float(flag), device=self.device)).item() > 0)
 
 
+_left: list[object] = []
+"""Groups that were left, kept to the end of the process.
+
+`DistributedDataParallel`, if it were the last to hold one, would join the group's threads without giving up Python's
+lock, which one of them may still want: PyTorch waits forever then.
+"""
+
+
 @contextmanager
 def place(device: str | None = None) -> Iterator[Place]:
     """The place of this process; joins the group that `torchrun` describes in the environment and leaves it after."""
@@ -73,4 +81,5 @@ def place(device: str | None = None) -> Iterator[Place]:
         yield Place(rank, world, wanted)
         dist.barrier()  # leave together: one that goes while another still talks may be aborted
     finally:
+        _left.append(dist.group.WORLD)
         dist.destroy_process_group()
