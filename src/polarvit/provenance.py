@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -63,8 +64,12 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+@functools.cache
 def commit() -> str | None:
-    """Short commit of the checkout this code runs from, with '+' if its sources were changed; None outside git."""
+    """Short commit of the checkout this code runs from, with '+' if its sources were changed; None outside git.
+
+    Looked up once: the checkout may move on while a process runs, the code that it runs does not.
+    """
     here = Path(__file__).parent
 
     def git(*words: str) -> str:

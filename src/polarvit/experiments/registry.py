@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+from polarvit.provenance import commit
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -125,5 +127,6 @@ class Experiment:
         return row.result or self.result or f"{self.name}.json"
 
     def run(self, settings: Settings) -> list[str]:
+        commit()  # that of the code as it is now, also for what is written at the end
         failures: list[str] = import_module(self.home).run(replace(settings, experiment=self.name))
         return failures
