@@ -25,20 +25,33 @@ def draw(path: Path, record: dict[str, Any]) -> None:
     with figure(path, 3.3 * len(radii) + 1.2, 4.4, panels=len(radii), sharey=True, squeeze=False) as grid:
         panels = grid[0]
         ceiling = 8 * record["chance"]
+        lowest = min((loss for run in record["runs"] for _, loss in run["losses"] if loss is not None), default=1.0)
         for axes, radius in zip(panels, radii, strict=True):
             shown = [r for r in record["runs"] if r["seed"] == record["seed"] and r["radius"] in (radius, None)]
             for run in shown:
                 colour, style, width = COLOURS[run["system"]]
                 points = [(step, loss) for step, loss in run["losses"] if loss is not None]
                 steps, losses = [p[0] for p in points], [min(p[1], ceiling) for p in points]
-                axes.plot(steps, losses, color=colour, linestyle=style, linewidth=width, label=run["label"])
+                above = 4 if run["system"] == "polar_vit_tiny" else 3
+                axes.plot(
+                    steps, losses, color=colour, linestyle=style, linewidth=width, label=run["label"], zorder=above
+                )
                 if run["state"] == "diverged":
                     at, size = (steps[-1], losses[-1]) if steps else (1, ceiling), 14 if style == "-" else 8
-                    axes.plot(*at, "x", color=colour, markersize=size, markeredgewidth=2.4, clip_on=False, zorder=5)
+                    axes.plot(
+                        at[0],
+                        min(at[1], 0.7 * ceiling),
+                        "x",
+                        color=colour,
+                        markersize=size,
+                        markeredgewidth=2.4,
+                        clip_on=False,
+                        zorder=5,
+                    )
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
             told = {"fontsize": 7.5, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
             axes.text(0.99, 0.99, "\n".join(filter(None, map(in_words, shown))), **told)
-            axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.25 * record["chance"], ceiling))
+            axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.85 * lowest, ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
 
