@@ -87,9 +87,9 @@ def candidates(case: Case, direction: str) -> Iterator[Any]:
     elif case.op == "linear":
         options = [launch(lanes, warps, p) for lanes in wide for warps in (4, 8) for p in (264, 528)]
     elif case.op == "norm" and rows * width <= module.LARGEST_HELD:
-        options = [launch(lanes, warps, True) for lanes in (16, 32, 64) for warps in (4, 8, 16)]
+        options = [launch(lanes, rows, warps, True) for lanes in (16, 32, 64) for warps in (4, 8, 16)]
     elif case.op == "norm":
-        options = [launch(lanes, warps) for lanes in (8, 16, 32, 64) for warps in (8, 16)]
+        options = [launch(lanes, 128 * warps // lanes, warps, False) for lanes in wide for warps in (2, 4, 8)]
     elif direction == "forward" and rows * width <= module.LARGEST_HELD:
         options = [launch(lanes, rows, warps) for lanes in (16, 32, 64) for warps in (4, 8, 16)]
     elif direction == "forward":

@@ -123,7 +123,9 @@ def test_outputs_and_gradients_match_the_float64_reference(case, device):
 
 
 @pytest.mark.parametrize(
-    "case", [Case(2, 33, 8, 1, 5, 8), Case(1, 65, 40, 8, 0), Case(1, 7, 8, 12, 0.3, 1, 1e-5)], ids=str
+    "case",
+    [Case(2, 33, 8, 1, 5, 8), Case(1, 65, 40, 8, 0), Case(1, 300, 12, 1), Case(1, 7, 8, 12, 0.3, 1, 1e-5)],
+    ids=str,
 )
 def test_samples_that_do_not_stay_in_registers_match_too(case, device, monkeypatch):
     monkeypatch.setattr(operator, "LARGEST_HELD", 0)

@@ -156,3 +156,20 @@ def centroid_radius(mass, length, spread, radial, highest, lowest):
     far = 0.5 * (log_plus - log_minus)
     near = asinh(size * capped(-0.5 * (log_minus + log_plus)))
     return tl.where(far < 1.0, near, far), log_plus, log_minus, size
+
+
+@triton.jit
+def centred_rows(mean_radius, radius, chord, overlap):
+    """The centred tokens (-mean) (+) x: what gyroaddition made of them, their radii and their directions.
+
+    The last two numbers are the coefficients of u - uhat and of uhat in the centred token's direction. `overlap` is
+    (u - uhat).uhat, which is -chord but for rounding: with it t is perpendicular to uhat to the last bit, and the
+    direction of a token close to the mean comes out with length 1.
+    """
+    r, q, cosh_b, slope, lift, turn, s = frame(mean_radius, radius, chord, -1.0 - overlap)
+    sine2 = tl.maximum(2.0 * chord - overlap * overlap, 0.0)
+    r, n, cosh_c, centred, zero = landed(r, q, sine2, s)
+    turned = sine2 > 0.0
+    alpha = tl.where(turned, q / n, 0.0)
+    beta = -(r / n + alpha * overlap)
+    return r, q, cosh_b, slope, lift, turn, n, cosh_c, sine2, zero, centred, alpha, beta
