@@ -4,6 +4,7 @@ The letters are those of `backward`.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: SIM102 - an outer condition of capitals is the compiler's, the inner one the kernel's
 
 import triton
 import triton.language as tl
@@ -16,12 +17,16 @@ LARGEST_PULL = tl.constexpr(1e36)
 
 @triton.jit
 def attention_turn_kernel(
-    out, stats, grad_radius, grad, turned, terms, N, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr
-):
+    out, stats, grad_radius, grad, turned, terms, N,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, SIDE: tl.constexpr,
+):  # fmt: skip
     """For each row: t, and as `terms` [heads, 3, N]: g/2, g/2 rho and the exponent of A1's denominator.
 
     The factor of t, rho and g/2 rho are held where floats end (rho = 2^120 is a centroid at radius 41).
+    SIDE, unless 0, is N known to the compiler.
     """
+    if SIDE > 0:
+        N = SIDE
     head = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = rows < N
@@ -63,13 +68,12 @@ def attention_gather_kernel(
     FAR: of heads that are not near.
     """
     head = tl.program_id(0).to(tl.int64)
+    if FAR:
+        if tl.load(near + head) != 0:
+            return
     heads = tl.num_programs(0)
     place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     valid = place < M
-    if FAR:
-        if tl.load(near + head) != 0:
-            place += M  # beyond the last one: nothing to do
-        valid = place < M
     dims, value_dims = tl.arange(0, PAD)[:, None], tl.arange(0, VALUE_PAD)[:, None]
     inside, value_inside = (dims < WIDTH) & valid[None, :], (value_dims < VALUE_WIDTH) & valid[None, :]
     spot, value_spot = dims * M + place[None, :], value_dims * M + place[None, :]

@@ -148,7 +148,7 @@ def value_chords(value: Tensor, columns: int, near: Tensor | None) -> Tensor:
     if near is not None:
         near_chords_kernel[(b * h, triton.cdiv(m, 64))](
             value, near, chords, m, VALUE_WIDTH=width, VALUE_PAD=padded(width, 16), COLUMNS=columns, SIZE=64,
-            num_warps=4,
+            SIDE=side(m, m), num_warps=4,
         )  # fmt: skip
     return chords
 
@@ -183,7 +183,7 @@ def split(points: Tensor, origin: Tensor, places: int) -> Split:
     found = Split(
         new_output((b, h, 3, places), points), new_output((b, h, 3, places, padded(width, 16)), points, torch.float16)
     )
-    near_split_kernel[(b * h, triton.cdiv(places, 64))](
+    near_split_kernel[(b * h, triton.cdiv(places, 32))](
         points,
         origin,
         *found,
@@ -192,7 +192,8 @@ def split(points: Tensor, origin: Tensor, places: int) -> Split:
         places,
         WIDTH=width,
         PAD=padded(width, 16),
-        BLOCK=64,
+        BLOCK=32,
+        SIDE=side(count, origin.shape[3]),
         num_warps=4,
     )
     return found
@@ -287,9 +288,9 @@ def backward_near(points: Points, rows: Rows, near: Tensor, gradients: list[Tens
     lines, places = whole(n, tile.rows), whole(m, tile.columns)
     of_rows = new_output((b, h, ROW_TERMS.value, lines), query)
     turned = new_output((b, h, 2, lines, sizes["VALUE_PAD"]), query, torch.float16)
-    near_rows_kernel[(b * h, triton.cdiv(lines, 64))](
+    near_rows_kernel[(b * h, triton.cdiv(lines, 32))](
         points[0], value, rows.direction, rows.turned, rows.terms, of_rows, turned, n, m, lines,
-        WIDTH=sizes["VALUE_WIDTH"], PAD=sizes["VALUE_PAD"], BLOCK=64, num_warps=4,
+        WIDTH=sizes["VALUE_WIDTH"], PAD=sizes["VALUE_PAD"], BLOCK=32, SIDE=side(n, m), num_warps=4,
     )  # fmt: skip
     row_sums, copies = new_output((parts, b, h, ROW_SUMS.value, n), query), new_output((parts, *query.shape), query)
     near_backward_kernel[(b * h, parts)](
@@ -302,8 +303,8 @@ def backward_near(points: Points, rows: Rows, near: Tensor, gradients: list[Tens
     blocks = triton.cdiv(n, 32)
     share = new_output((b * blocks, h), rows.scale)
     near_gather_kernel[(b * h, blocks)](
-        near, rows.scale, query, key, row_sums, copies, *gradients[:2], share, h, parts, n, m,
-        WIDTH=width, PAD=padded(width, 16), BLOCK=32, num_warps=4,
+        near, rows.scale, query, key, row_sums, copies, *gradients[:2], share, h, n, m,
+        PARTS=parts, WIDTH=width, PAD=padded(width, 16), BLOCK=32, SIDE=side(n, m), num_warps=4,
     )  # fmt: skip
     return share
 
@@ -319,7 +320,7 @@ def backward(
     block = fitting(n, 64)
     attention_turn_kernel[(b * h, triton.cdiv(n, block))](
         direction, stats, *(grad.contiguous() for grad in grads), turned, terms, n,
-        WIDTH=value_width, PAD=padded(value_width), BLOCK=block, num_warps=2,
+        WIDTH=value_width, PAD=padded(value_width), BLOCK=block, SIDE=side(n, n), num_warps=2,
     )  # fmt: skip
     rows = Rows(attend, scale, direction, turned, terms)
     gradients = [new_output(tuple(x.shape), x) for x in points]

@@ -91,12 +91,17 @@ def store_three(pointer, step, first, second, third, inside):
 
 @triton.jit
 def near_split_kernel(
-    x, origin, squares, split, COUNT, STEP, PLACES, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr
-):
+    x, origin, squares, split, COUNT, STEP, PLACES,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, SIDE: tl.constexpr,
+):  # fmt: skip
     """Offsets of points from the first one at `origin` in `pieces`: [3, PLACES, PAD], points first, and [3, PLACES].
 
     PLACES are the points and what fills up the last tile, which means nothing. STEP is COUNT of the tensor at `origin`.
+    SIDE, unless 0, is both, known to the compiler: where it is a multiple of four, so many points are loaded at once.
     """
+    if SIDE > 0:
+        COUNT = SIDE
+        STEP = SIDE
     head = tl.program_id(0).to(tl.int64)
     point, dims = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, PAD)
     away = offsets(x + head * WIDTH * COUNT, origin + head * WIDTH * STEP + dims * STEP, point, COUNT, WIDTH, PAD)
@@ -110,12 +115,15 @@ def near_split_kernel(
 @triton.jit
 def near_rows_kernel(
     query_radius, value, out, turned, terms, rows, split, N, M, LINES,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
     """For each row, of which there are LINES with those that fill up a tile: t.uhat, a power of two above t,
     g/2 (1 + rho), by which chords to the centroid are weighted, a, and `terms`. And t over its power of two in
     `halves`: [2, LINES, PAD], points first.
     """
+    if SIDE > 0:
+        N = SIDE
+        M = SIDE
     head = tl.program_id(0).to(tl.int64)
     line, dims = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, PAD)
     spots, kept = tl.minimum(line, N - 1), line < LINES

@@ -5,7 +5,8 @@ a block goes into copies [PARTS, ...] that `near_gather_kernel` adds up. Weights
 two float16 each, measured by the largest: their error is 2^-22 of themselves or 2^-38 of that.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,assignment,misc"
+# ruff: noqa: RUF005 - Triton adds tuples but does not unpack them
 
 import triton
 import triton.language as tl
@@ -208,13 +209,16 @@ def near_backward_kernel(
 
 @triton.jit
 def near_gather_kernel(
-    near, scale_pointer, query, key, row_sums, parts, to_query_radius, to_query, to_scale, HEADS, PARTS, N, M,
-    WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
+    near, scale_pointer, query, key, row_sums, parts, to_query_radius, to_query, to_scale, HEADS, N, M,
+    PARTS: tl.constexpr, WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
     """Adds up the copies [PARTS, heads, ...] of sum_j g_ij (k_j - o) and of the sums over a row's pairs.
 
     The score gradients of a row add up to zero; what rounding leaves is taken off in proportion to A1 (see `backward`).
     """
+    if SIDE > 0:
+        N = SIDE
+        M = SIDE
     head = tl.program_id(0).to(tl.int64)
     heads = tl.num_programs(0)
     line = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -224,14 +228,17 @@ def near_gather_kernel(
     dims, names = tl.arange(0, PAD), tl.arange(0, 8)
     spot, inside = dims[:, None] * N + line[None, :], (dims < WIDTH)[:, None] & valid[None, :]
     place, known = names[:, None] * N + line[None, :], (names < ROW_SUMS)[:, None] & valid[None, :]
-    total = tl.zeros([PAD, BLOCK], tl.float32)
-    sums = tl.zeros([8, BLOCK], tl.float32)
-    for part in range(PARTS):
+    copies, sums_of = (), ()
+    for part in tl.static_range(PARTS):  # all of them are on their way before the first is added
         copy = part * heads + head
-        total += tl.load(parts + copy * WIDTH * N + spot, mask=inside, other=0.0)
-        sums += tl.load(row_sums + copy * ROW_SUMS * N + place, mask=known, other=0.0)
-    chords = tl.sum(tl.where(names[:, None] == 6, sums, 0.0), 0)
+        copies = copies + (tl.load(parts + copy * WIDTH * N + spot, mask=inside, other=0.0),)
+        sums_of = sums_of + (tl.load(row_sums + copy * ROW_SUMS * N + place, mask=known, other=0.0),)
     q = offsets(query + head * WIDTH * N, key + head * WIDTH * M + dims * M, line, N, WIDTH, PAD)
+    total, sums = tl.zeros([PAD, BLOCK], tl.float32), tl.zeros([8, BLOCK], tl.float32)
+    for part in tl.static_range(PARTS):
+        total += copies[part]
+        sums += sums_of[part]
+    chords = tl.sum(tl.where(names[:, None] == 6, sums, 0.0), 0)
     twice = -2.0 * tl.load(scale_pointer + head % HEADS)
     tl.store(to_query + head * WIDTH * N + spot, twice * (q * chords[None, :] - total), mask=inside)
     weight = tl.sum(tl.where(names[:, None] == 1, sums, 0.0), 0)

@@ -29,9 +29,14 @@ def add_two(a, b, c, d):
 @triton.jit
 def near_chords_kernel(
     value, near, chords, M,
-    VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, COLUMNS: tl.constexpr, SIZE: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr, COLUMNS: tl.constexpr, SIZE: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
-    """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program."""
+    """1/2|u_j - u_l|^2 among the values of blocks of COLUMNS, as `wide.value_chords_kernel`; SIZE values a program.
+
+    SIDE, unless 0, is M known to the compiler.
+    """
+    if SIDE > 0:
+        M = SIDE
     head = tl.program_id(0).to(tl.int64)
     if tl.load(near + head) != 0:
         value += head * VALUE_WIDTH * M

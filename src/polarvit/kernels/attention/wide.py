@@ -67,6 +67,9 @@ def wide_forward_kernel(
         N = SIDE
         M = SIDE
     head = tl.program_id(0).to(tl.int64)
+    if FAR:
+        if tl.load(near + head) != 0:
+            return
     start = tl.program_id(1) * ROWS
     rows = within(numbers(start, ROWS, TQ), N, EXACT)
     line, edge, dims = start + tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, VALUE_PAD)
@@ -85,12 +88,7 @@ def wide_forward_kernel(
     mass_exponent = tl.full([ROWS // TQ, TQ], NOTHING, tl.float32)
     radial_exponent = tl.full([ROWS // TQ, TQ], NOTHING, tl.float32)
     offset = tl.zeros([VALUE_PAD, ROWS], tl.float32)
-    end = M
-    if FAR:
-        if tl.load(near + head) != 0:
-            end = 0
-            line += N  # beyond the last one: nothing to store
-    for first in range(0, end, COLUMNS):
+    for first in range(0, M, COLUMNS):
         columns = numbers(first, COLUMNS, TK)
         attend = columns < M
         columns = within(columns, M, EXACT)
