@@ -12,7 +12,14 @@ from polarvit.experiments.listing import lines
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "cifar100.md", ROOT / "README.md"
-NAMES = ("cifar100", "cifar100-sweep", "cifar100-precision", "cifar100-choices", "cifar100-analysis")
+NAMES = (
+    "cifar100",
+    "cifar100-sweep",
+    "cifar100-precision",
+    "cifar100-choices",
+    "cifar100-variants",
+    "cifar100-analysis",
+)
 
 
 PICTURES = {

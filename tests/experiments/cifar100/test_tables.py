@@ -9,13 +9,13 @@ import pytest
 from commands import call, done, flat
 
 from polarvit.experiments import EXPERIMENTS, Settings, runs
-from polarvit.experiments.cifar100 import choices, products, sweep, table
+from polarvit.experiments.cifar100 import choices, products, sweep, table, variants
 from polarvit.experiments.run_table import summary
 from polarvit.experiments.runs import Result, resolved
 
 
 @pytest.mark.parametrize(
-    ("module", "steps"), [(table, 117_100), (sweep, 11_710), (products, 11_710), (choices, 11_710)]
+    ("module", "steps"), [(table, 117_100), (sweep, 11_710), (products, 11_710), (choices, 11_710), (variants, 117_100)]
 )
 def test_rows_have_the_length_and_the_share_of_warm_up_they_say(module: object, steps: int) -> None:
     rows = module.ROWS  # type: ignore[attr-defined]

@@ -70,6 +70,22 @@ CIFAR100 = (
         takes=TRAINING,
     ),
     Experiment(
+        "cifar100-variants",
+        "changes of the recipe at full length, one at a time, top-1 % at the last step",
+        "our own: where the distance to the paper may come from, and what helps",
+        "polarvit.experiments.cifar100.variants",
+        rows=(
+            Row("kept", "position table that does not decay", ""),
+            Row("table", "position table of standard deviation 1", ""),
+            Row("mixed", "every batch mixed, not every second", ""),
+            Row("drop", "stochastic depth of 0.2", ""),
+            Row("twin-mixed", "Euclidean ViT, every batch mixed", ""),
+        ),
+        cost="about 0.22 GPU hours a row",
+        result="cifar100/cifar100-variants.json",
+        takes=TRAINING,
+    ),
+    Experiment(
         "cifar100-analysis",
         "what the trained weights tell beyond accuracy, Polar-ViT-Tiny beside its Euclidean twin, test images",
         "our own: radius, noise, superclasses and calibration",
