@@ -94,9 +94,13 @@ def test_predict_names_what_it_sees_with_no_more_than_an_image(run: Path, home: 
     assert set(names) <= set(CLASSES)
 
 
-def test_a_tag_is_replaced_only_if_told_to(run: Path, home: Path) -> None:
+def test_a_tag_is_replaced_only_if_told_to_and_refused_before_it_is_measured(
+    run: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done("models", "package", run, "--tag", "cifar100", "--device", "cpu")
-    again = call("models", "package", run, "--tag", "cifar100", "--device", "cpu")
+    with monkeypatch.context() as patched:
+        patched.setattr("polarvit.experiments.weights_card.see", lambda *_: pytest.fail("measured for nothing"))
+        again = call("models", "package", run, "--tag", "cifar100", "--device", "cpu")
     assert again.exit_code == 1
     assert "packaged already; replace it with --replace" in flat(again.stderr)
     done("models", "package", run, "--tag", "cifar100", "--device", "cpu", "--replace")

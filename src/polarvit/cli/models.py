@@ -90,14 +90,15 @@ def package(
     """
     import torch
 
-    from polarvit.experiments.weights_card import card, measure
-    from polarvit.models.packaging import full_tag
+    from polarvit.experiments.weights_card import card, measure, model_of
+    from polarvit.models.packaging import free_tag
     from polarvit.models.packaging import package as put
     from polarvit.models.weights import PACKAGED
 
     check_device(device)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    root = into or PACKAGED
+    name = free_tag(model_of(run), tag, replace=replace, root=root)  # before minutes are spent on measuring
     model, recipe, found = measure(run, data, where)
-    text = card(model, tag, recipe, found)
-    folder = put(model, tag, text, found, replace=replace, root=into or PACKAGED)
-    typer.echo(f"{full_tag(model, tag)}: top-1 {found['top1']:.2f} % on {found['images']:,} images -> {folder}")
+    folder = put(model, tag, card(model, tag, recipe, found), found, replace=replace, root=root)
+    typer.echo(f"{name}: top-1 {found['top1']:.2f} % on {found['images']:,} images -> {folder}")

@@ -36,18 +36,23 @@ ABOUT_CIFAR100 = (
 )
 
 
-def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
-    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
+def model_of(run: Path) -> VisionModel:
+    """The model of a finished run, in float32."""
     for file in ("metrics.json", "recipe.yaml", "model/config.json"):
         if not (run / file).is_file():
             raise WeightsError(f"{run}: holds no finished run, there is no {file} in it")
+    return load_pretrained(run / "model").float()
+
+
+def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
+    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
+    model = model_of(run)
     metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
     recipe = load(run / "recipe.yaml")
     if data is not None:
         recipe = replace(recipe, data=replace(recipe.data, path=data))
     if recipe.data.validation is None:
         raise WeightsError(f"{run}: the run had no test split (data.validation is null), so its card would be empty")
-    model = load_pretrained(run / "model").float()
     images = open_images(recipe.data.path, model, recipe.data.validation)
     model.class_names = images.classes
     set_precision("fp32")

@@ -38,14 +38,23 @@ def full_tag(model: VisionModel, tag: str) -> str:
     return f"{model.architecture}.{tag}"
 
 
+def free_tag(model: VisionModel, tag: str, *, replace: bool = False, root: Path = PACKAGED) -> str:
+    """The full tag, if weights may be put there: one that exists must be given up with `replace`."""
+    name = full_tag(model, tag)
+    if name in _index(root) and not replace:
+        raise WeightsError(f"{name}: is packaged already; replace it with --replace")
+    return name
+
+
+def _index(root: Path) -> dict[str, str]:
+    return json.loads((root / INDEX).read_text(encoding="utf-8")) if (root / INDEX).exists() else {}
+
+
 def package(
     model: VisionModel, tag: str, card: str, evaluation: dict[str, Any], *, replace: bool = False, root: Path = PACKAGED
 ) -> Path:
     """Write the folder of a tag and list it; returns the folder. A tag that exists is only replaced if told to."""
-    name = full_tag(model, tag)
-    index = json.loads((root / INDEX).read_text(encoding="utf-8")) if (root / INDEX).exists() else {}
-    if name in index and not replace:
-        raise WeightsError(f"{name}: is packaged already; replace it with --replace")
+    name = free_tag(model, tag, replace=replace, root=root)
     strange = [key for key, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if strange:
         raise WeightsError(f"{name}: {strange[0]} holds values that are not finite")
@@ -61,7 +70,7 @@ def package(
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    index[name] = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    index = {**_index(root), name: hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()}
     text = json.dumps(dict(sorted(index.items())), indent=1) + "\n"
     (root / INDEX).write_text(text, encoding="utf-8")
     return folder
