@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from commands import call, done, flat
+from PIL import Image
 from toy_cifar import toy_data, toy_weights
 
 from polarvit.data.cifar100 import CLASSES, superclass_of
@@ -97,6 +98,23 @@ def test_without_weights_it_says_where_they_come_from(tmp_path: Path, monkeypatc
     result = call("reproduce", "cifar100-analysis", "--weights", tmp_path / "nothing", "--device", "cpu")
     assert result.exit_code == 1
     assert "nothing" in flat(result.stderr)
+
+
+def test_one_model_alone_is_looked_at_and_the_missing_one_named(
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    monkeypatch.setattr(weights, "PACKAGED", tmp_path)
+    seed = tmp_path / "cifar100" / "117100-steps" / "polar_vit_tiny" / "seed-0"
+    shutil.copytree(toys / "polar_vit_tiny", seed / "model")
+    (seed / "recipe.yaml").touch()
+    run(Settings(tmp_path, runs=tmp_path, data=str(toys / "data"), images=150, device="cpu"))
+    assert "no weights of Euclidean ViT-Tiny: it is left out (neither packaged" in flat(capsys.readouterr().out)
+    values = json.loads((tmp_path / "cifar100" / "analysis.json").read_text())["summary"]
+    assert values["radius"].endswith(" (150 of 200 images)")
+    assert values["noise"].endswith(" (75 of 200 images)")
+    picture = np.asarray(Image.open(tmp_path / "cifar100" / "analysis-superclasses.png").convert("L"))
+    assert (picture[:, [0, -1]] == 255).all(), "the legend is wider than the picture"
 
 
 def test_weights_of_one_kind_are_told_apart_by_name(toys: Path) -> None:

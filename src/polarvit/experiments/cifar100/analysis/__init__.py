@@ -33,6 +33,8 @@ from polarvit.tables import console, table
 MODELS = {"polar_vit_tiny": "Polar-ViT-Tiny", "vit_tiny": "Euclidean ViT-Tiny"}
 QUICK, NOISY_ON_CPU = 500, 1000
 """Images of a quick look, and images that get noise on a CPU (on a GPU all do)."""
+WHERE = "neither packaged, nor from `polarvit reproduce cifar100` in --runs; name some with --weights"
+"""Where weights were looked for that are not there."""
 
 
 def run(settings: Settings) -> list[str]:
@@ -41,7 +43,12 @@ def run(settings: Settings) -> list[str]:
     device = torch.device(settings.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     found: dict[str, Any] = {}
     shapes: dict[str, Any] = {}
-    for name, weights in chosen_weights(settings).items():
+    chosen = chosen_weights(settings)
+    out = console()
+    for title in () if settings.weights else MODELS.values():
+        if title not in chosen:
+            out.print(f"no weights of {title}: it is left out ({WHERE})", style="yellow", soft_wrap=True)
+    for name, weights in chosen.items():
         found[name], shapes[name] = examine(weights, settings, device)
     result = {
         "experiment": "cifar100-analysis",
@@ -54,7 +61,6 @@ def run(settings: Settings) -> list[str]:
     folder = settings.out / FOLDER
     stem = "analysis-quick" if settings.quick else "analysis"
     write_json(folder / f"{stem}.json", result)
-    out = console()
     out.print(shown(found))
     out.print(f"wrote {folder / stem}.json", soft_wrap=True)
     try:
@@ -88,10 +94,7 @@ def chosen_weights(settings: Settings) -> dict[str, str]:
         elif (folder / "model").is_dir():
             found[title] = str(folder)
     if not found:
-        raise WeightsError(
-            "there are no CIFAR-100 weights: neither packaged, nor from `polarvit reproduce cifar100` in --runs; "
-            "name some with --weights"
-        )
+        raise WeightsError(f"there are no CIFAR-100 weights: {WHERE}")
     return found
 
 
@@ -139,15 +142,17 @@ def examine(name: str, settings: Settings, device: torch.device) -> tuple[dict[s
 
 
 def summary(found: dict[str, Any]) -> dict[str, str]:
-    """The values of the list of experiments."""
+    """The values of the list of experiments; where not every test image was seen, with their number."""
 
-    def beside(text: Callable[[dict[str, Any]], str]) -> str:
-        return "; ".join(f"{name} {text(one)}" for name, one in found.items())
+    def beside(text: Callable[[dict[str, Any]], str], count: str = "images") -> str:
+        seen, of = (next(iter(found.values()))[key] for key in (count, "of"))
+        some = "" if seen == of else f" ({seen:,} of {of:,} images)"
+        return "; ".join(f"{name} {text(one)}" for name, one in found.items()) + some
 
     values = {
         "calibration": beside(lambda one: f"ECE {100 * one['calibration']['ece']:.1f} %"),
         "radius": beside(lambda one: f"Spearman {one['radius']['spearman_with_confidence']:+.2f}"),
-        "noise": beside(lambda one: f"{100 * one['noise'][-2]['accuracy']:.1f} %"),
+        "noise": beside(lambda one: f"{100 * one['noise'][-2]['accuracy']:.1f} %", "noisy_images"),
     }
     if all(one["superclasses"] for one in found.values()):
         values["superclasses"] = beside(lambda one: f"{100 * one['superclasses']['siblings_near']:.0f} %")

@@ -33,7 +33,7 @@ def draw_radius(path: Path, found: dict[str, dict[str, Any]]) -> None:
             )
             sure = [100 * group["confidence"] for group in groups]
             panel.plot(x, sure, color=GREY, linestyle=(0, (4, 3)), marker=".", linewidth=1.4, label="mean confidence")
-            panel.legend(frameon=False, loc="upper left")
+            panel.legend(frameon=False)
             panel.set(ylim=(0, None), xlabel="distance of the pooled point from the origin")
             panel.set_title(f"{name}: Spearman {radius['spearman_with_confidence']:+.2f}")
         panels_of(axes, len(found))[0].set_ylabel("% of test images")
@@ -103,7 +103,8 @@ def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str
                 f"{name}: {near}\n(distances in the picture are off by {100 * flat.error:.0f} %)", fontsize=11
             )
         handles, names = panels[0].get_legend_handles_labels()
-        panels[0].figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False, fontsize=8.5)
+        columns = 3 if len(found) == 1 else 5  # more are wider than one panel
+        panels[0].figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
 
 
 def draw_rates(path: Path, found: dict[str, dict[str, Any]]) -> None:
