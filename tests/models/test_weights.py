@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -115,7 +116,7 @@ def test_another_number_of_classes_starts_a_fresh_head_and_says_so(saved) -> Non
     with pytest.warns(UserWarning, match="classifier of 5 classes was left out"):
         model = create_model(str(saved), pretrained=True, num_classes=7)
     assert model.head.normal.shape == (7, 16)
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="left out$"):  # there is no other one
         assert load_pretrained(saved, num_classes=0)(torch.randn(1, 3, 8, 8)).shape == (1, 16)
 
 
@@ -245,6 +246,8 @@ def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
     assert list_pretrained() == ["polar_vit_tiny.test"]
     for name in ("polar_vit_tiny.test", "polar_vit_tiny"):
         assert create_model(name, pretrained=True).config.dim == 16
+    untrained = create_model("polar_vit_tiny.test", depth=1)  # the network of the tag, fields overridden
+    assert untrained.config == dataclasses.replace(load_pretrained("polar_vit_tiny.test").config, depth=1)
     (home / "index.json").write_text(json.dumps({"polar_vit_tiny.test": "0" * 64, "polar_vit_tiny.more": "1" * 64}))
     with pytest.raises(WeightsError, match="sha256"):
         load_pretrained("polar_vit_tiny.test")
@@ -257,6 +260,8 @@ def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
 def test_every_packaged_tag_has_its_files() -> None:
     for tag in list_pretrained():
         assert load_pretrained(tag).architecture == tag.partition(".")[0]
+        measured = json.loads((weights.PACKAGED / tag / "evaluation.json").read_text())
+        assert f"**top-1 {measured['top1']:.2f} %**" in (weights.PACKAGED / tag / "README.md").read_text()
 
 
 def test_a_hub_id_is_downloaded_file_by_file(saved, monkeypatch) -> None:

@@ -67,8 +67,8 @@ def model_class(architecture: str) -> type[VisionModel] | None:
 def create_model(name: str, pretrained: bool = False, **overrides: Any) -> VisionModel:
     """A model by name, with config fields overridden: `create_model("polar_vit_tiny", num_classes=100, img_size=32)`.
 
-    `name` may carry a weight tag after a dot (`polar_vit_tiny.cifar100`); with `pretrained=True` the tag's weights, a
-    local folder or a hub repository of that name are loaded.
+    `name` may carry a weight tag after a dot (`polar_vit_tiny.cifar100`): the same network, but trained only with
+    `pretrained=True`, which loads the tag's weights, a local folder or a hub repository of that name.
     """
     if pretrained:
         from polarvit.models.weights import load_pretrained
@@ -76,12 +76,15 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> Visio
         return load_pretrained(name, **overrides)
     name, _, tag = name.partition(".")
     found = entry(name)
+    fields = found.config.to_dict()
     if tag:
-        from polarvit.models.weights import list_pretrained
+        from polarvit.models.weights import CONFIG, PACKAGED, list_pretrained, read_config
 
         if f"{name}.{tag}" not in list_pretrained():
-            raise ValueError(f"create_model: no weights '{name}.{tag}', there are {list_pretrained() or 'none yet'}")
-    values = {**found.config.to_dict(), **checked_keys(type(found.config), overrides)}
+            there = ", ".join(list_pretrained()) or "none yet"
+            raise ValueError(f"create_model: no weights '{name}.{tag}', there are {there}")
+        fields = read_config(PACKAGED / f"{name}.{tag}" / CONFIG)["config"]
+    values = {**fields, **checked_keys(type(found.config), overrides)}
     model = found.model(type(found.config).from_dict(values))
     model.default_cfg["architecture"] = found.name
     return model

@@ -120,11 +120,8 @@ def load_pretrained(
         model.resize_positions(state, stored.grid)
     fresh: set[str] = set()
     if config.num_classes != stored.num_classes:
-        warnings.warn(
-            f"{name}: its classifier of {stored.num_classes} classes was left out; the one for "
-            f"{config.num_classes} starts fresh",
-            stacklevel=3,
-        )
+        new = f"; the one for {config.num_classes} starts fresh" if config.num_classes else ""
+        warnings.warn(f"{name}: its classifier of {stored.num_classes} classes was left out{new}", stacklevel=3)
         state = {key: tensor for key, tensor in state.items() if not key.startswith("head.")}
         fresh = {f"head.{key}" for key in model.get_classifier().state_dict()}
         names = None
