@@ -86,10 +86,11 @@ def candidates(case: Case, direction: str) -> Iterator[Any]:
         options = [launch(lanes, warps) for lanes in wide for warps in (2, 4, 8)]
     elif case.op == "linear":
         options = [launch(lanes, warps, p) for lanes in wide for warps in (4, 8) for p in (264, 528)]
-    elif case.op == "norm" and rows * width <= module.LARGEST_HELD:
+    elif case.op == "norm" and current.held:
         options = [launch(lanes, rows, warps, True) for lanes in (16, 32, 64) for warps in (4, 8, 16)]
     elif case.op == "norm":
-        options = [launch(lanes, 128 * warps // lanes, warps, False) for lanes in wide for warps in (2, 4, 8)]
+        sizes = [(lanes, 128 * warps // lanes, warps) for lanes in wide for warps in (2, 4, 8)]
+        options = [launch(lanes, r, warps, False) for lanes, r, warps in sizes if r]
     elif direction == "forward" and rows * width <= module.LARGEST_HELD:
         options = [launch(lanes, rows, warps) for lanes in (16, 32, 64) for warps in (4, 8, 16)]
     elif direction == "forward":
@@ -126,7 +127,7 @@ def prepared(case: Case, direction: str) -> Callable[[], Any]:
         upstream = torch.randn_like(radius), torch.randn_like(unit)
         if direction == "forward":
             return lambda: module.norm_forward(*x, 1e-5)
-        return lambda: module.norm_backward(*upstream, *x, *saved, 1e-5)
+        return lambda: module.norm_backward(*upstream, *x[:4], *saved)
     steps = (*points(case.shape), *points(case.shape), torch.tensor(0.1, device=DEVICE), torch.rand(samples).to(DEVICE))
     radius, unit, signed = module.residual_forward(*steps)
     upstream = torch.randn_like(radius), torch.randn_like(unit)
@@ -169,8 +170,10 @@ def compile_all(tasks: list[tuple[Case, str, Any]], workers: int) -> list[str | 
     return troubles
 
 
-def usage(case: Case, direction: str) -> str:
-    """Registers and spilled bytes of the kernel compiled last, where this Triton tells."""
+def usage(case: Case, direction: str, launch: Any) -> str:
+    """Registers and spilled bytes of the kernel compiled last, where it is one kernel and this Triton tells."""
+    if not getattr(launch, "held", True):
+        return ""
     kernel = getattr(operators(case.op), f"{case.op}_{direction}_kernel")
     try:
         compiled = list(kernel.device_caches[torch.cuda.current_device()][0].values())[-1]
@@ -183,7 +186,7 @@ def measure(task: tuple[Case, str, Any]) -> tuple[float, str]:
     case, direction, launch = task
     before = install(case, direction, launch)
     try:
-        return 1e3 * milliseconds(prepared(case, direction)), usage(case, direction)
+        return 1e3 * milliseconds(prepared(case, direction)), usage(case, direction, launch)
     finally:
         setattr(operators(case.op), f"{direction}_launch", before)
 
