@@ -9,8 +9,8 @@ from polarvit.kernels.pick import fused_runs
 
 IMPLEMENTATIONS = ("auto", "triton", "reference")
 LARGEST_WIDTH = 4096
-LARGEST_COUNT = 512
-"""Tokens of a sample that one program still holds in registers."""
+LARGEST_COUNT = 65535
+"""Programs in a grid's second dimension: the widest rows have one each."""
 
 
 def gyro_layer_norm(
@@ -34,8 +34,8 @@ def gyro_layer_norm(
         gain: 0-dim, positive.
         bias: a point stored as v = r u [n]; at v = 0 it receives its true gradient.
         eps: a number or a 0-dim tensor, which receives a gradient.
-        implementation: `triton`, the fused kernel (float32, up to 512 tokens); `reference`, plain PyTorch, for every
-            device and dtype; `auto`, the kernel where it runs.
+        implementation: `triton`, the fused kernels (float32); `reference`, plain PyTorch, for every device and dtype;
+            `auto`, the kernels where they run.
         half: the directions are for a product in bfloat16, and the kernel writes them so.
 
     Returns:

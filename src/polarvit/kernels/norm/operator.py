@@ -29,6 +29,9 @@ from polarvit.kernels.sums import row_length, sum_rows
 LARGEST_HELD = 16384
 """Numbers of a sample's directions that one program keeps in registers; larger samples are divided among programs."""
 
+MOST_HELD = 512
+"""Rows that it keeps at most: each brings a chain of scalars."""
+
 GROUP = 32
 """Columns of a program that takes all rows of a divided sample: 128 bytes, which memory likes."""
 
@@ -52,7 +55,7 @@ def forward_launch(count: int, width: int) -> Launch:
     Held, 10.4 us forward and 15.2 backward at 128 x 64 x 192 (H200); twice the warps take 12.6 and 21.1.
     """
     rows, whole = triton.next_power_of_2(count), triton.next_power_of_2(width)
-    if rows * width <= LARGEST_HELD:
+    if rows <= MOST_HELD and rows * width <= LARGEST_HELD:
         lanes = min(32, whole)
         return Launch(lanes, rows, max(1, min(8, rows * lanes // 256)), held=True)
     lanes = min(whole, max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
