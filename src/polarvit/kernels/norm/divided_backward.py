@@ -5,9 +5,9 @@
 3. `divided_columns_kernel`, columns: the gradients of the bias and of the mean's direction;
 4. `divided_tokens_kernel`, rows: the tokens' gradients.
 
-Ten numbers a token go from one to the next in `notes` [B, 10, N]: rho, kappa, lambda and f of the bias, alpha, beta,
-then gradients by the scaled radius, of e by uhat and by d, which (2) replaces by that of the token's radius, kappa and
-lambda of the centring, and last its rho.
+Thirteen numbers a token go from one to the next in `notes` [B, 13, N]: rho, kappa, lambda and f of the bias, alpha,
+beta, the gradients by the scaled radius, of e by uhat and by d; then, from (2), that by the token's radius and rho,
+kappa and lambda of the centring. No kernel writes where it reads: warps without rows of their own read others' rows.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,assignment"
@@ -29,7 +29,7 @@ from polarvit.kernels.norm.divided import sum_parts
 from polarvit.kernels.norm.rows import ORIGIN, centred_rows, held
 from polarvit.kernels.pieces import fold, load_piece, load_rows, per_row, piece_columns, store_piece, sum_two
 
-NOTES = tl.constexpr(10)
+NOTES = tl.constexpr(13)
 
 
 @triton.jit
@@ -115,10 +115,10 @@ def divided_chain_kernel(
     to_mean_radius, by_token, rho, kappa, bend = through_centring(
         valid, r, q, cosh_b, slope, lift, turn, n, cosh_c, sine2, zero, overlap, by_centred, e_by_mean, e_by_d
     )
-    tl.store(notes + 6 * N, by_token, mask=valid)
-    tl.store(notes + 7 * N, kappa, mask=valid)
-    tl.store(notes + 8 * N, bend, mask=valid)
-    tl.store(notes + 9 * N, rho, mask=valid)
+    tl.store(notes + 9 * N, by_token, mask=valid)
+    tl.store(notes + 10 * N, rho, mask=valid)
+    tl.store(notes + 11 * N, kappa, mask=valid)
+    tl.store(notes + 12 * N, bend, mask=valid)
     to_mean_radius, along_mean = sum_two(to_mean_radius, kappa * e_by_mean + bend * overlap)
     blocks += (sample * tl.num_programs(1) + tl.program_id(1)) * 2
     tl.store(blocks, to_mean_radius)
@@ -158,8 +158,8 @@ def divided_columns_kernel(
         f_e = tl.load(notes + 3 * N + rows, mask=valid, other=0.0)
         alpha = tl.load(notes + 4 * N + rows, mask=valid, other=0.0)
         beta = tl.load(notes + 5 * N + rows, mask=valid, other=0.0)
-        kappa = tl.load(notes + 7 * N + rows, mask=valid, other=0.0)
-        bend = tl.load(notes + 8 * N + rows, mask=valid, other=0.0)
+        kappa = tl.load(notes + 11 * N + rows, mask=valid, other=0.0)
+        bend = tl.load(notes + 12 * N + rows, mask=valid, other=0.0)
         d, both, e = pulled_piece(x, g, uhat[None, :, :], w[None, :, :], alpha, beta, f_rho, f_lambda, f_e)
         to_ws += per_row(f_kappa) * g + both
         to_uhats += per_row(kappa) * e + per_row(bend) * d
@@ -191,9 +191,9 @@ def divided_tokens_kernel(
     f_e = tl.load(notes + 3 * N, mask=valid, other=0.0)
     alpha = tl.load(notes + 4 * N, mask=valid, other=0.0)
     beta = tl.load(notes + 5 * N, mask=valid, other=0.0)
-    by_token = tl.load(notes + 6 * N, mask=valid, other=0.0)
-    bend = tl.load(notes + 8 * N, mask=valid, other=0.0)
-    rho = tl.load(notes + 9 * N, mask=valid, other=0.0)
+    by_token = tl.load(notes + 9 * N, mask=valid, other=0.0)
+    rho = tl.load(notes + 10 * N, mask=valid, other=0.0)
+    bend = tl.load(notes + 12 * N, mask=valid, other=0.0)
     stats += sample * 8
     length, bias_norm = tl.load(stats + 4), tl.load(stats + 5)
     to_mean_radius = sum_parts(blocks + sample * BLOCKS * 2, BLOCKS, 2, 16)
