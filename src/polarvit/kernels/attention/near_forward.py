@@ -19,11 +19,7 @@ from polarvit.kernels.attention.near import (
 from polarvit.kernels.attention.products import half_squared_chords, pieces, sharp_product
 from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
 from polarvit.kernels.attention.tiles import get_inside
-
-
-@triton.jit
-def add_two(a, b, c, d):
-    return a + c, b + d
+from polarvit.kernels.pieces import add_two
 
 
 @triton.jit

@@ -25,18 +25,14 @@ def load_bias(
 ):  # fmt: skip
     """Length of the bias. Every row adds it up for itself: that takes no exchange between warps."""
     largest = tl.zeros_like(rows).to(tl.float32)
-    for start in range(0, WIDTH, LANES * HEIGHT * PIECES):
-        for i in tl.static_range(PIECES):
-            columns = start + piece_columns(i, LANES, HEIGHT)
-            v = load_piece(bias, rows, rows >= 0, columns, 0, WIDTH, LANES, EXACT)
-            largest = tl.maximum(largest, tl.max(tl.max(tl.abs(v), 1), 1))
+    for i in tl.static_range(PIECES):
+        v = load_piece(bias, rows, rows >= 0, piece_columns(i, LANES, HEIGHT), 0, WIDTH, LANES, EXACT)
+        largest = tl.maximum(largest, tl.max(tl.max(tl.abs(v), 1), 1))
     unit = 1.0 / tl.where(largest > 0.0, largest, 1.0)
     square = tl.zeros_like(rows).to(tl.float32)
-    for start in range(0, WIDTH, LANES * HEIGHT * PIECES):
-        for i in tl.static_range(PIECES):
-            columns = start + piece_columns(i, LANES, HEIGHT)
-            v = load_piece(bias, rows, rows >= 0, columns, 0, WIDTH, LANES, EXACT) * per_row(unit)
-            square += tl.sum(fold(v * v), 1)
+    for i in tl.static_range(PIECES):
+        v = load_piece(bias, rows, rows >= 0, piece_columns(i, LANES, HEIGHT), 0, WIDTH, LANES, EXACT) * per_row(unit)
+        square += tl.sum(fold(v * v), 1)
     return largest * tl.sqrt(square)
 
 
