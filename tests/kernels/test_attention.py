@@ -159,6 +159,21 @@ def test_gradients_are_right_however_the_work_is_divided(case, programs, parts, 
     compare(case, device, mask if case.M > 1 else None)
 
 
+@pytest.mark.parametrize(("n", "m"), [(17, 17), (16, 21), (21, 16)])
+def test_near_and_far_heads_stand_side_by_side(n, m, device):
+    mask = torch.ones(2, m, dtype=torch.bool, device=device)
+    mask[1, 1::3] = False
+    reach = torch.tensor([[1.0, 11.0], [11.0, 1.0]], device=device).view(2, 2, 1)
+    inputs = [PolarPoint(p.radius * reach, p.direction) for p in points(Case(2, 2, n, m, 40, 34, 1), device)]
+    out, gradients = run(*inputs, scales(2, device), "triton", torch.float32, mask=mask)
+    exact, exact_gradients = run(*inputs, scales(2, device), "reference", torch.float64, mask=mask)
+    limit = EPS * (reach + 1 + reach.sinh())
+    assert (distance(out.map(torch.Tensor.double), exact) / limit).max() <= 4
+    for name, ours, theirs in zip(NAMES[:-1], gradients, exact_gradients, strict=False):
+        off = (ours - theirs).flatten(2).norm(dim=2) / theirs.flatten(2).norm(dim=2)
+        assert off.max() <= 1e-2, f"seed 0: gradient by {name} {off.tolist()} relative RMS"
+
+
 def test_two_tight_clusters_far_apart_keep_the_gradients_of_their_directions(device):
     """The worst case of offsets from one centre: half of the points are 1 away from it and 3e-4 from each other."""
     case = Case(1, 1, 16, 32, 16, 16, 8, angle=3e-4)
@@ -188,8 +203,9 @@ def test_the_reference_is_the_ambient_formula_where_that_is_exact():
     torch.testing.assert_close(out.direction, mean[..., 1:] / norm.unsqueeze(-1))
 
 
-def test_a_masked_key_does_not_count_and_a_row_without_keys_is_the_origin(device):
-    query, key, value = points(Case(2, 1, 5, 9, 8, 8, 1), device)
+@pytest.mark.parametrize("width", [8, 40, 70])
+def test_a_masked_key_does_not_count_and_a_row_without_keys_is_the_origin(width, device):
+    query, key, value = points(Case(2, 1, 5, 9, width, width, 1), device)
     mask = torch.ones(2, 9, dtype=torch.bool, device=device)
     mask[0, 4:] = False
     mask[1] = False

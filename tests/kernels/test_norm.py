@@ -50,11 +50,22 @@ SMALL = [
     Case(1, 7, 192, 12),
     Case(1, 33, 8, 12, 0.3, 1, 1e-5),
 ]
+DIVIDED = [  # tokens and columns around whole blocks of 64 and 32, rows over more than one warp, many tokens
+    Case(1, 63, 5, 1),
+    Case(1, 64, 3, 1),
+    Case(1, 129, 33, 1),
+    Case(1, 70, 40, 8, 5),
+    Case(2, 9, 2, 1),
+    Case(1, 3, 768, 1),
+    Case(1, 3, 1000, 1, 0),
+    Case(1, 600, 8, 1),
+]
 LARGE = [Case(128, 64, 192, r, b) for r, b in ((0.01, 0), (1, 0), (1, 0.5), (8, 0.5), (12, 0.5))] + [
     Case(8, 64, 192, 8, 0.3, 1, 3e-4),
     Case(8, 196, 384, 1),
     Case(4, 197, 384, 8, 0),
     Case(2, 500, 100, 1),
+    Case(2, 1030, 96, 1),
 ]
 
 
@@ -66,6 +77,16 @@ def poison(monkeypatch):
         return torch.full(shape, torch.nan, dtype=dtype, device=like.device)
 
     monkeypatch.setattr(operator, "new_output", poisoned)
+
+
+@pytest.fixture(params=["held", "divided"])
+def path(request, monkeypatch):
+    """One program for a sample, or several."""
+    if request.param == "divided":
+        monkeypatch.setattr(operator, "LARGEST_HELD", 0)
+
+
+both_paths = pytest.mark.usefixtures("path")
 
 
 def unit(x):
@@ -117,17 +138,14 @@ def compare(case, device):
         assert allowed is None or off <= allowed, f"seed 0: gradient by {name} {off:.1e} relative RMS"
 
 
+@both_paths
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_outputs_and_gradients_match_the_float64_reference(case, device):
     compare(case, device)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [Case(2, 33, 8, 1, 5, 8), Case(1, 65, 40, 8, 0), Case(1, 300, 12, 1), Case(1, 7, 8, 12, 0.3, 1, 1e-5)],
-    ids=str,
-)
-def test_samples_that_do_not_stay_in_registers_match_too(case, device, monkeypatch):
+@pytest.mark.parametrize("case", DIVIDED, ids=str)
+def test_samples_of_any_size_may_be_divided(case, device, monkeypatch):
     monkeypatch.setattr(operator, "LARGEST_HELD", 0)
     compare(case, device)
 
@@ -156,6 +174,25 @@ def test_the_module_is_the_same_with_the_kernel_for_any_curvature(learnable, dev
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-5)
 
 
+@both_paths
+def test_eps_may_be_a_number_and_directions_bfloat16(device):
+    *leaves, eps = draw(Case(2, 7, 20, 1), device)
+    radius, direction = gyro_layer_norm(*leaves, eps, implementation="triton")
+    same, half = gyro_layer_norm(*leaves, eps.item(), implementation="triton", half=True)
+    torch.testing.assert_close(same, radius, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(half.float(), direction, rtol=2.0**-7, atol=1e-30)  # interpreted, bits are cut off
+
+
+def test_a_sample_of_many_tokens_is_divided_however_narrow(device, monkeypatch):
+    asked, launch = [], operator.forward_launch
+    monkeypatch.setattr(operator, "forward_launch", lambda *size: asked.append(launch(*size)) or asked[-1])
+    a, u, gain, bias, _ = draw(Case(1, 513, 1, 1), device)
+    with kernels("interpreted"):
+        gyro_layer_norm(a, u, gain, bias, 1e-5)
+    assert [each.held for each in asked] == [False]
+
+
+@both_paths
 def test_the_bias_at_the_origin_receives_its_true_gradient(device):
     tensors = draw(Case(1, 7, 8, 1, 0), device)
     _, gradients = run(tensors, "triton", torch.float32)
@@ -172,6 +209,7 @@ def test_the_bias_at_the_origin_receives_its_true_gradient(device):
     torch.testing.assert_close(gradients[3].double(), slopes, rtol=1e-4, atol=1e-4)
 
 
+@both_paths
 @pytest.mark.parametrize("r", [0.0, 1.0, 12.0, 200.0, 1000.0])
 @pytest.mark.parametrize("n", [1, 9])
 def test_coinciding_tokens_become_the_bias(r, n, device):
@@ -187,6 +225,7 @@ def test_coinciding_tokens_become_the_bias(r, n, device):
     assert all(g.isfinite().all() for g in gradients)
 
 
+@both_paths
 def test_coinciding_tokens_receive_their_true_gradient(device):
     _, u, gain, bias, eps = draw(Case(1, 1, 8, 1), device)
     u = torch.nn.functional.one_hot(torch.full((1, 5), 3), 8).to(u)
@@ -205,6 +244,7 @@ def test_coinciding_tokens_receive_their_true_gradient(device):
     torch.testing.assert_close(gradients[0][0].double(), slopes, rtol=1e-3, atol=1e-1)
 
 
+@both_paths
 def test_tokens_at_the_origin_are_ordinary_points(device):
     a, *rest = draw(Case(1, 7, 8, 1), device)
     a[:, :3] = 0
@@ -216,6 +256,7 @@ def test_tokens_at_the_origin_are_ordinary_points(device):
     assert all(g.isfinite().all() for g in gradients)
 
 
+@both_paths
 @pytest.mark.parametrize("r", [50.0, 200.0, 1000.0])
 def test_huge_radii_stay_finite_and_right(r, device):
     a, *rest = draw(Case(1, 9, 8, 1), device)
@@ -227,6 +268,7 @@ def test_huge_radii_stay_finite_and_right(r, device):
     assert all(g.isfinite().all() for g in gradients)
 
 
+@both_paths
 @pytest.mark.parametrize("bias", [0.0, 0.5, 200.0])
 def test_radii_from_zero_to_a_thousand_in_one_sample_stay_finite(bias, device):
     _, *rest = draw(Case(1, 9, 8, 1, bias), device)
