@@ -210,6 +210,15 @@ def test_the_bias_at_the_origin_receives_its_true_gradient(device):
 
 
 @both_paths
+def test_a_bias_too_short_for_its_inverse_is_the_origin(device):
+    tensors = draw(Case(1, 7, 8, 1), device)
+    short, none = (
+        run([*tensors[:3], length * tensors[3], tensors[4]], "triton", torch.float32) for length in (1e-41, 0.0)
+    )
+    torch.testing.assert_close(short, none)
+
+
+@both_paths
 @pytest.mark.parametrize("r", [0.0, 1.0, 12.0, 200.0, 1000.0])
 @pytest.mark.parametrize("n", [1, 9])
 def test_coinciding_tokens_become_the_bias(r, n, device):

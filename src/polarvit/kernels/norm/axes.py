@@ -5,7 +5,7 @@
 import triton
 import triton.language as tl
 
-from polarvit.kernels.norm.rows import ORIGIN
+from polarvit.kernels.norm.rows import ORIGIN, SMALLEST
 from polarvit.kernels.pieces import fold, load_piece, per_row, piece_columns
 
 
@@ -23,11 +23,12 @@ def load_bias(
     bias, rows,
     WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Length of the bias. Every row adds it up for itself: that takes no exchange between warps."""
+    """Length of the bias, 0 where its inverse is no float. Every row adds it up for itself, without the other warps."""
     largest = tl.zeros_like(rows).to(tl.float32)
     for i in tl.static_range(PIECES):
         v = load_piece(bias, rows, rows >= 0, piece_columns(i, LANES, HEIGHT), 0, WIDTH, LANES, EXACT)
         largest = tl.maximum(largest, tl.max(tl.max(tl.abs(v), 1), 1))
+    largest = tl.where(largest >= SMALLEST, largest, 0.0)
     unit = 1.0 / tl.where(largest > 0.0, largest, 1.0)
     square = tl.zeros_like(rows).to(tl.float32)
     for i in tl.static_range(PIECES):

@@ -11,10 +11,8 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_cosh, scaled_sinh
 from polarvit.kernels.norm.axes import load_axis
-from polarvit.kernels.norm.rows import capped, frame, held, landed, pulled_back
+from polarvit.kernels.norm.rows import SMALLEST, capped, frame, held, landed, pulled_back
 from polarvit.kernels.pieces import fold, per_row, piece_columns
-
-SMALLEST = tl.constexpr(1.1754944e-38)
 
 
 @triton.jit

@@ -16,6 +16,7 @@ import triton.language as tl
 from polarvit.kernels.attention.elementary import cosh, expm1, log1p, scaled_cosh, scaled_sinh, sinh
 
 ORIGIN = tl.constexpr(2.0**-60)
+SMALLEST = tl.constexpr(1.1754944e-38)
 HIGHEST = tl.constexpr(80.0)
 LARGEST_SLOPE = tl.constexpr(1e25)
 
