@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from PIL import Image
 
 from polarvit.cli.predict import bar
 from polarvit.models import create_model
+from polarvit.training.evaluate import outputs
 
 
 def digit(path: Path) -> Path:
@@ -27,6 +30,19 @@ def test_eval_measures_what_training_measured(run: Path) -> None:
     assert scores["count"] == final["count"] == 359
     for name in ("top1", "top5", "loss"):
         assert scores[name] == pytest.approx(final[name], rel=1e-4)
+
+
+def test_eval_takes_few_images_at_once_on_a_cpu(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = set()
+
+    def counted(model: torch.nn.Module, images: torch.Tensor, *more: Any) -> Any:
+        sizes.add(len(images))
+        return outputs(model, images, *more)
+
+    monkeypatch.setattr(sys.modules["polarvit.training.evaluate"], "outputs", counted)
+    done("eval", run, "--device", "cpu")
+    assert sizes
+    assert max(sizes) <= 32
 
 
 def test_eval_prints_a_table(run: Path) -> None:
