@@ -49,6 +49,14 @@ def test_a_study_trains_once_and_records_mean_spread_and_seeds(
     assert record["summary"]["first"]["value"].endswith(" (2 seeds of 2 steps)")
 
 
+def test_what_is_set_by_hand_holds_in_a_quick_look_too(settings: Settings) -> None:
+    told = replace(settings, sets=("optim.lr=1e-5", "model.options.position=none"))
+    recipe = runs.resolved(ROWS[0], 0, told)
+    assert (recipe.optim.lr, recipe.model.options["position"]) == (1e-5, "none")
+    with pytest.raises(SettingsError, match="with --quick narrow models train on digits"):
+        runs.resolved(ROWS[0], 0, replace(settings, data="data/cifar100"))
+
+
 def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = settings.runs / "table" / "2-steps-toy" / "first" / "seed-0"
     folder.mkdir(parents=True)

@@ -194,9 +194,11 @@ def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
 def resolved(row: Row, seed: int, settings: Settings) -> Recipe:
     """The row's recipe for one seed: so many steps, with warm-up and intervals in proportion; on digits if `quick`."""
     recipe = load(row.recipe, [*row.overrides, *settings.sets])
+    if settings.quick and settings.data is not None:
+        raise SettingsError("--data: with --quick narrow models train on digits; leave one of the two out")
     if settings.quick:
-        recipe = toy(recipe)
-    if settings.data is not None:
+        recipe = toy(recipe, settings.sets)
+    elif settings.data is not None:
         recipe = replace(recipe, data=replace(recipe.data, path=settings.data))
     if settings.steps is not None or settings.quick:
         recipe = shortened(recipe, settings.steps or TOY_STEPS)
@@ -220,11 +222,15 @@ def shortened(recipe: Recipe, steps: int) -> Recipe:
     )
 
 
-def toy(recipe: Recipe) -> Recipe:
-    """The recipe's model, narrow, with data, optimizer and loop of the recipe `digits` (or `discs`): shows it runs."""
+def toy(recipe: Recipe, sets: Sequence[str] = ()) -> Recipe:
+    """The recipe's model, narrow, with data, optimizer and loop of the recipe `digits` (or `discs`): shows it runs.
+
+    What was set by hand (`sets`) holds there too; `recipe` already has what was set of the model.
+    """
     base, options = ("discs_unet", TOY_MASKS) if recipe.task == "segmentation" else ("digits", TOY)
     model = replace(recipe.model, options={**recipe.model.options, **options})
-    return replace(load(base), title=f"{recipe.title} (toy size)", model=model)
+    own = [each for each in sets if not each.startswith("model.")]
+    return replace(load(base, own), title=f"{recipe.title} (toy size)", model=model)
 
 
 def place(name: str, row: Row, settings: Settings) -> Path:
