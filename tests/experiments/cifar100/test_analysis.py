@@ -115,6 +115,7 @@ def test_one_model_alone_is_looked_at_and_the_missing_one_named(
     assert values["noise"].endswith(" (75 of 200 images)")
     picture = np.asarray(Image.open(tmp_path / "cifar100" / "analysis-superclasses.png").convert("L"))
     assert (picture[:, [0, -1]] == 255).all(), "the legend is wider than the picture"
+    assert (picture[[0, -1]] == 255).all(), "title and legend are higher than the picture"
 
 
 def test_weights_of_one_kind_are_told_apart_by_name(toys: Path) -> None:

@@ -79,7 +79,8 @@ def draw_calibration(path: Path, found: dict[str, dict[str, Any]]) -> None:
 
 def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str, Any]]]) -> None:
     """Every class as a point with the mark of its superclass: on the Poincare disk, or in the plane."""
-    with figure(path, 7.4 * len(found), 9.2, panels=len(found)) as axes:
+    columns, height = (3, 10.0) if len(found) == 1 else (5, 9.2)  # more columns are wider than one panel
+    with figure(path, 7.4 * len(found), height, panels=len(found)) as axes:
         panels = panels_of(axes, len(found))
         for panel, (name, (classes, flat, facts)) in zip(panels, found.items(), strict=True):
             panel.set_aspect("equal")
@@ -103,7 +104,6 @@ def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str
                 f"{name}: {near}\n(distances in the picture are off by {100 * flat.error:.0f} %)", fontsize=11
             )
         handles, names = panels[0].get_legend_handles_labels()
-        columns = 3 if len(found) == 1 else 5  # more are wider than one panel
         panels[0].figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
 
 
