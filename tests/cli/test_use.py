@@ -52,6 +52,14 @@ def test_eval_prints_a_table(run: Path) -> None:
     assert "top-5" in output
 
 
+def test_eval_shows_a_bar_on_a_terminal_and_leaves_the_output_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "evaluating" not in call("eval", run, "--json").stderr
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
+    result = call("eval", run, "--json")
+    assert "evaluating" in result.stderr
+    assert json.loads(result.stdout)["count"] == 359
+
+
 def test_eval_takes_the_newest_checkpoint_of_a_run_that_has_not_ended(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")

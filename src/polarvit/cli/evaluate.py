@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,9 @@ def evaluate(
         images = open_split(recipe, split, here.device, training=False)
         model = trained.model.to(here.device)
         size = batch or (None if masks else BATCH[here.device.type])
-        scores = measure(recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True)
+        scores = measure(
+            recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True, walk=with_bar
+        )
         if overlays is not None:
             write_overlays(overlays, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on = str(here.device)
@@ -95,6 +98,15 @@ def evaluate(
         return
     columns, row = score_row(scores) if isinstance(scores, MaskScores) else accuracy_row(scores)
     console().print(table(trained.weights, ["", *columns], [[images.name, *row]]))
+
+
+def with_bar(batches: range) -> Iterable[int]:
+    """The batches, with a bar on a terminal's standard error while they last."""
+    from rich.console import Console
+    from rich.progress import track
+
+    shown = Console(stderr=True)
+    return track(batches, "evaluating", console=shown, transient=True, disable=not shown.is_terminal)
 
 
 def accuracy_row(scores: Scores) -> tuple[list[str], list[str]]:

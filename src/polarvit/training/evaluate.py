@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from polarvit.models import VisionModel
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
+
+Walk = Callable[[range], Iterable[int]]
+"""Goes through the batches one by one; a progress bar is one."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def evaluate(
     *,
     batch_size: int = 512,
     precision: Precision = "fp32",
+    walk: Walk = iter,
 ) -> Scores:
     """Scores of `model` on every image of `dataset` once; processes share the work."""
     plan = even_plan(len(dataset), batch_size)
@@ -62,7 +67,7 @@ def evaluate(
     sums = torch.zeros(6, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
-    for step in range(plan.steps):
+    for step in walk(range(plan.steps)):
         images, labels = augmenter.evaluation_batch(dataset, plan, step, place.rank, place.world, place.device)
         if not len(images):
             continue

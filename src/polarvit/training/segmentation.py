@@ -12,6 +12,7 @@ from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.sampler import SequentialPlan
 from polarvit.training.distributed import Place
+from polarvit.training.evaluate import Walk
 from polarvit.training.mask_metrics import dice_and_iou, hausdorff95, one_hot, soft_dice
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
@@ -75,6 +76,7 @@ def evaluate_masks(
     precision: Precision = "fp32",
     drop_last: bool = False,
     distances: bool = False,
+    walk: Walk = iter,
 ) -> MaskScores:
     """Scores of `model` on every image of `dataset` once; processes share the batches.
 
@@ -89,7 +91,7 @@ def evaluate_masks(
     sums = torch.zeros(8, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
-    for step in range(place.rank, plan.steps, place.world):
+    for step in walk(range(place.rank, plan.steps, place.world)):
         images, truth = augmenter.evaluation_batch(dataset, plan, step, device=place.device)
         several = mask_logits(model, images, place.device, precision)
         for logits, masks in zip(several.split(batch_size), truth.split(batch_size), strict=True):

@@ -11,7 +11,7 @@ from polarvit.data.augment.masks import MaskAugmenter
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
 from polarvit.training.distributed import Place
-from polarvit.training.evaluate import Scores, evaluate
+from polarvit.training.evaluate import Scores, Walk, evaluate
 from polarvit.training.recipe import Recipe
 from polarvit.training.segmentation import MaskScores, dice_cross_entropy, evaluate_masks
 from polarvit.training.step import soft_cross_entropy
@@ -40,11 +40,13 @@ def measure(
     *,
     batch_size: int | None = None,
     thorough: bool = False,
+    walk: Walk = iter,
 ) -> AnyScores:
     """Scores of `model` as the recipe evaluates; `thorough` adds what is too slow to measure on the way."""
     options: dict[str, Any] = {
         "batch_size": batch_size or recipe.watch.eval_batch,
         "precision": recipe.train.precision,
+        "walk": walk,
     }
     if recipe.task == "classification":
         return evaluate(model, dataset, augmenter, place, **options)
