@@ -25,8 +25,8 @@ NAMES = (
 PICTURES = {
     "radius": "Accuracy and confidence of test images by their distance from the origin",
     "noise": "Accuracy and radius under noise",
-    "superclasses": "The hundred classes on the Poincaré disk and in the plane of the twin, marked by superclass",
-    "calibration": "Reliability of both models",
+    "superclasses": "The hundred classes on the Poincaré disk, marked by superclass",
+    "calibration": "How sure predictions are, and how often right",
     "rates": "Learned horoshift rates of every head",
 }
 
