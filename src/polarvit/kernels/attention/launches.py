@@ -184,18 +184,9 @@ def split(points: Tensor, origin: Tensor, places: int) -> Split:
         new_output((b, h, 3, places), points), new_output((b, h, 3, places, padded(width, 16)), points, torch.float16)
     )
     near_split_kernel[(b * h, triton.cdiv(places, 32))](
-        points,
-        origin,
-        *found,
-        count,
-        origin.shape[3],
-        places,
-        WIDTH=width,
-        PAD=padded(width, 16),
-        BLOCK=32,
-        SIDE=side(count, origin.shape[3]),
-        num_warps=4,
-    )
+        points, origin, *found, count, origin.shape[3], places,
+        WIDTH=width, PAD=padded(width, 16), BLOCK=32, SIDE=side(count, origin.shape[3]), num_warps=4,
+    )  # fmt: skip
     return found
 
 

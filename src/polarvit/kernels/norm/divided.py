@@ -16,7 +16,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_sinh
 from polarvit.kernels.norm.axes import farther, inverse_length, load_axis, load_bias, load_columns
-from polarvit.kernels.norm.rows import ORIGIN, centred_rows, centroid_radius
+from polarvit.kernels.norm.rows import ORIGIN, centred_rows, centroid_radius, store_centroid
 from polarvit.kernels.norm.triton import chord_rows, placed_rows
 from polarvit.kernels.pieces import fold, load_piece, load_rows, per_row, piece_columns, store_piece, sum_two
 
@@ -134,13 +134,7 @@ def divided_centre_kernel(
     tl.store(token_stats, chord, mask=valid)
     tl.store(token_stats + 1, overlap, mask=valid)
     if tl.program_id(1) == 0:
-        stats += sample * 8
-        tl.store(stats, mean_radius)
-        tl.store(stats + 1, log_plus)
-        tl.store(stats + 2, log_minus)
-        tl.store(stats + 3, size)
-        tl.store(stats + 4, length)
-        tl.store(stats + 6, highest)
+        store_centroid(stats + sample * 8, mean_radius, log_plus, log_minus, size, length, highest)
 
 
 @triton.jit

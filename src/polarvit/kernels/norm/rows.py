@@ -160,6 +160,17 @@ def centroid_radius(mass, length, spread, radial, highest, lowest):
 
 
 @triton.jit
+def store_centroid(stats, mean_radius, log_plus, log_minus, size, length, highest):
+    """What backward asks of a sample's centroid; places 5 and 7 are for the length of the bias and the variance."""
+    tl.store(stats, mean_radius)
+    tl.store(stats + 1, log_plus)
+    tl.store(stats + 2, log_minus)
+    tl.store(stats + 3, size)
+    tl.store(stats + 4, length)
+    tl.store(stats + 6, highest)
+
+
+@triton.jit
 def centred_rows(mean_radius, radius, chord, overlap):
     """The centred tokens (-mean) (+) x: what gyroaddition made of them, their radii and their directions.
 

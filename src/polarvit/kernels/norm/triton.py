@@ -17,7 +17,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_sinh
 from polarvit.kernels.norm.axes import axis_of, farther, inverse_length, load_axis, load_bias, load_columns
-from polarvit.kernels.norm.rows import ORIGIN, centred_rows, centroid_radius, frame, landed
+from polarvit.kernels.norm.rows import ORIGIN, centred_rows, centroid_radius, frame, landed, store_centroid
 from polarvit.kernels.pieces import fold, load_rows, per_row, piece_columns, store_piece, sum_columns, sum_two
 
 
@@ -133,11 +133,6 @@ def norm_forward_kernel(
     tokens = tl.join(tl.join(chord, bias_chord), tl.join(overlap, bias_overlap))  # [rows, 2, 2]: chord, overlap, ...
     tl.store(token_stats + sample * 4 * N + rows[:, None] * 4 + four, tokens.reshape([COUNT, 4]), mask=valid[:, None])
     stats += sample * 8
-    tl.store(stats, mean_radius)
-    tl.store(stats + 1, log_plus)
-    tl.store(stats + 2, log_minus)
-    tl.store(stats + 3, size)
-    tl.store(stats + 4, length)
+    store_centroid(stats, mean_radius, log_plus, log_minus, size, length, highest)
     tl.store(stats + 5, bias_norm)
-    tl.store(stats + 6, highest)
     tl.store(stats + 7, variance)
