@@ -82,6 +82,15 @@ def test_one_that_cannot_run_does_not_end_the_comparison(monkeypatch: pytest.Mon
     assert "ratio_to_class_token" not in rows[0]["step"]
 
 
+def test_a_compilers_message_is_told_by_its_end() -> None:
+    error = RuntimeError(
+        "An exception occurred in a subprocess:\n\nName=triton_per_fused\nTraceback (most recent call last):\n"
+        "  ...\nValueError: too many registers\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n"
+    )
+    assert step.in_short(error) == "RuntimeError: ValueError: too many registers"
+    assert step.in_short(RuntimeError("")) == "RuntimeError: "
+
+
 def test_the_contestants_are_who_their_labels_say() -> None:
     images = torch.randn(2, 3, 8, 8)
     made = {one.key: build(one, NARROW, images, compiled=False) for one in chosen(["class-token", "polar", "lorentz"])}

@@ -125,6 +125,12 @@ def test_every_parameter_is_in_exactly_one_group_and_decays_by_role():
         assert id(model.embed.table) in {id(p) for p in groups[role]["params"]}
 
 
+def test_decay_can_be_told_to_spare_nothing():
+    groups = {g["role"]: g for g in param_groups(narrow(), 1e-3, 0.05, decay_tables=True, decay_gains=True)}
+    assert "no_decay" not in groups
+    assert all(group["weight_decay"] == 0.05 for group in groups.values())
+
+
 def test_anchored_parameters_decay_to_their_anchor_and_others_to_zero():
     model = narrow()
     layer = model.blocks[0].mlp.fc1

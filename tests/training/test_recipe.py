@@ -57,7 +57,7 @@ def test_every_polar_recipe_of_the_paper_has_its_twin() -> None:
     [
         ("cifar10_polar_vit_tiny", {"train.steps": 117100, "optim.lr": 3e-3, "augment.mean": (0.4914, 0.4822, 0.4465)}),
         ("cifar100_polar_vit_tiny", {"train.steps": 117100, "optim.lr": 3e-3, "optim.weight_decay": 0.05}),
-        ("cifar100_vit_tiny", {"optim.lr": 1e-3, "optim.weight_decay": 0.06, "optim.warmup": 11710}),
+        ("cifar100_vit_tiny", {"optim.lr": 2e-3, "optim.weight_decay": 0.06, "optim.warmup": 11710}),
         ("tiny_imagenet_polar_vit_tiny", {"train.steps": 234300, "optim.warmup": 23430, "train.batch_size": 128}),
         ("imagenet_vit_small", {"train.steps": 111476, "optim.weight_decay": 0.1, "optim.clip": 1.0, "optim.lr": 1e-3}),
         ("imagenet_polar_vit_tiny", {"augment.mixup_alpha": 0.2, "augment.mix_probability": 1.0, "data.resize": 256}),

@@ -10,19 +10,28 @@ from polarvit.parameters import Role, Tagged, walk
 
 
 def param_groups(
-    model: nn.Module, lr: float, weight_decay: float, *, k: float | None = None, decay_tables: bool = False
+    model: nn.Module,
+    lr: float,
+    weight_decay: float,
+    *,
+    k: float | None = None,
+    decay_tables: bool = False,
+    decay_gains: bool = False,
 ) -> list[dict[str, Any]]:
     """Groups for `RiemannianAdamW` (or, for a model without points, any PyTorch optimizer).
 
     Ordinary parameters decay to zero, ANCHORED ones to their anchors, MANIFOLD ones to the origin; gains, biases and
-    rates do not decay, position tables only with `decay_tables`. `k` is the curvature constant of the points: by
-    default the model's own, learnable or not.
+    rates do not decay unless `decay_gains`, position tables only with `decay_tables`. `k` is the curvature constant of
+    the points: by default the model's own, learnable or not.
     """
     tagged: dict[Role, list[Tagged]] = {role: [] for role in Role}
-    tables = Role.ORDINARY if decay_tables else Role.NO_DECAY
+    told = {
+        Role.TABLE: Role.ORDINARY if decay_tables else Role.NO_DECAY,
+        Role.NO_DECAY: Role.ORDINARY if decay_gains else Role.NO_DECAY,
+    }
     for item in walk(model):
         if item.parameter.requires_grad:
-            tagged[tables if item.role is Role.TABLE else item.role].append(item)
+            tagged[told.get(item.role, item.role)].append(item)
     if len(tagged[Role.CURVATURE]) > 1:
         names = ", ".join(item.name for item in tagged[Role.CURVATURE])
         raise ValueError(f"param_groups: a model has one learnable curvature, found {names}")

@@ -57,7 +57,8 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
 def build_optimizer(recipe: Recipe, model: VisionModel, *, capturable: bool) -> RiemannianAdamW:
     """Riemannian AdamW over the model's parameters, grouped by role, in the arithmetic asked for."""
     optim = recipe.optim
-    groups = param_groups(model, optim.lr, optim.weight_decay, decay_tables=optim.decay_tables)
+    told = {"decay_tables": optim.decay_tables, "decay_gains": optim.decay_gains}
+    groups = param_groups(model, optim.lr, optim.weight_decay, **told)
     compile = None if recipe.train.compile else False
     kind = AmbientRiemannianAdamW if optim.arithmetic == "ambient" else RiemannianAdamW
     return kind(groups, betas=optim.betas, eps=optim.eps, capturable=capturable, compile=compile)

@@ -88,6 +88,8 @@ class Optim:
     """Decoupled decay, times the learning rate; scales, gains and biases are not decayed."""
     decay_tables: bool = False
     """Whether learned position tables (and the class token of Euclidean models) decay too, as in HexFormer's code."""
+    decay_gains: bool = False
+    """Whether what is otherwise spared (gains, biases, rates, temperatures) decays too, as in HexFormer's code."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay of the first and second moments."""
     eps: float = 1e-8

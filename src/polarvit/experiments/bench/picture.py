@@ -24,6 +24,8 @@ COLOURS = {
 CORES = {"sdpa": (GREY, "SDPA, float32"), "polar": (BLUE, "polar"), "reference": (ORANGE, "polar, reference")}
 LONGEST = 8.0
 """Ratio at which a bar is cut off; its number stands beside its name."""
+ROUND = [digit * 10.0**power for power in range(-4, 6) for digit in (1, 2, 3, 5)]
+"""Where a logarithmic axis of less than a decade may have ticks."""
 Row = Mapping[str, Any]
 
 
@@ -128,6 +130,10 @@ def _logarithmic(ax: Any, ticks: Sequence[float]) -> None:
         ax.set(xscale="log", yscale="log")
         ax.set_xticks(sorted(set(ticks)), [f"{tick:,}" for tick in sorted(set(ticks))])
         ax.minorticks_off()
+        low, high = ax.get_ylim()
+        if high < 10 * low:  # less than a decade has one tick or none
+            ticks = [tick for tick in ROUND if low <= tick <= high]
+            ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.legend(frameon=False)
 
 

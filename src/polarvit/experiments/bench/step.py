@@ -109,8 +109,7 @@ def measure(
         try:
             facts, ready = prepare(one, setting, device, batch, precision, compiled)
         except Exception as error:
-            out_of_memory = isinstance(error, torch.OutOfMemoryError)
-            row["failed"] = "out of memory" if out_of_memory else f"{type(error).__name__}: {error}"[:300]
+            row["failed"] = "out of memory" if isinstance(error, torch.OutOfMemoryError) else in_short(error)
             budget.say(f"{one.label}: {row['failed']}")
             continue
         row |= facts
@@ -120,12 +119,20 @@ def measure(
     return rows
 
 
+def in_short(error: Exception) -> str:
+    """Its kind and the last line that says something: a compiler's message ends with what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if len(line.split()) > 1]
+    hints = ("Set TORCHDYNAMO", "Set TORCH_LOGS", "set TORCHDYNAMO")
+    said = [line for line in lines if not line.startswith(hints)]
+    return f"{type(error).__name__}: {said[-1] if said else error}"[:300]
+
+
 def prepare(
     one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, compiled: bool
 ) -> tuple[Row, dict[str, Timed]]:
     """A contestant ready to be timed: its facts and the two things to time."""
-    gc.collect()
     torch._dynamo.reset()
+    gc.collect()  # after the reset: what the contestant before leaves behind must not be freed while this one counts
     cuda = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if cuda else 0
     began = time.perf_counter()

@@ -30,8 +30,8 @@ ROWS = (
     choice("kept", "position table that does not decay", POLAR, "optim.decay_tables=false"),
     choice("radius", "one starting radius, 3.32, everywhere", POLAR, "model.options.target_radius=3.32"),
     choice("time-zero", "layers start without their time column", POLAR, "model.options.time_init=zero"),
-    choice("twin", "Euclidean ViT as it is, lr 1e-3", TWIN),
-    choice("twin-table", "its table of standard deviation 1, lr 1e-3", TWIN, TABLE),
+    choice("twin", "Euclidean ViT as it is, lr 2e-3", TWIN),
+    choice("twin-table", "its table of standard deviation 1, lr 2e-3", TWIN, TABLE),
     choice("twin-table-4.15e-3", "the same at HexFormer's rate 4.15e-3", TWIN, TABLE, "optim.lr=4.15e-3"),
 )
 

@@ -14,12 +14,16 @@ from polarvit.experiments.runs import Row, study
 
 NAME = "cifar100-variants"
 MIXED = "augment.mix_probability=1.0"
+RELEASED = (TABLE, "optim.lr=4.15e-3", "optim.warmup=0", "optim.decay_gains=true")
+"""What HexFormer's Euclidean ViT has and ours has not: a table and a class token of standard deviation 1, its rate from
+the first step on, and decay of every parameter, gains, biases and temperatures included."""
 
 ROWS = (
     Row("kept", "position table that does not decay", POLAR, ("optim.decay_tables=false",)),
     Row("table", "position table of standard deviation 1", POLAR, (TABLE,)),
     Row("mixed", "every batch mixed, not every second", POLAR, (MIXED,)),
     Row("drop", "stochastic depth of 0.2", POLAR, ("model.options.drop_path=0.2",)),
+    Row("twin-released", "Euclidean ViT with all of HexFormer's released settings", TWIN, RELEASED),
     Row("twin-mixed", "Euclidean ViT, every batch mixed", TWIN, (MIXED,)),
 )
 
