@@ -137,8 +137,10 @@ def test_the_order_of_the_rows_stands_beside_the_papers(tmp_path: Path) -> None:
     other = [*rows, row("a on y", 40, 99, data="y")]
     assert ranks(other) == {**ranks(rows), "a on y": (1, 1)}
     assert agreement(other) == agreement(rows), "rows on other data do not compare"
-    draw(tmp_path / "order.png", "A table", rows)
-    assert (tmp_path / "order.png").stat().st_size > 10_000
+    for whole in (False, True):
+        draw(tmp_path / f"{whole}.png", "A table", rows, whole=whole)
+        assert (tmp_path / f"{whole}.png").stat().st_size > 10_000
+    assert (tmp_path / "True.png").read_bytes() != (tmp_path / "False.png").read_bytes()
 
 
 def test_another_length_keeps_the_share_of_warm_up() -> None:

@@ -40,8 +40,8 @@ def agreement(rows: Sequence[Summary]) -> str:
     return f"{same} of {len(pairs)} pairs of rows are ordered as in the paper."
 
 
-def draw(path: Path, title: str, rows: Sequence[Summary]) -> None:
-    """Write the picture: a panel for the paper, one for ours, each in its own range."""
+def draw(path: Path, title: str, rows: Sequence[Summary], *, whole: bool = False) -> None:
+    """Write the picture: a panel for the paper, one for ours; one range if runs are `whole`, as long as the paper's."""
     places = range(len(rows), 0, -1)
     found = ranks(rows)
     theirs = [((row["paper"] or {}).get("mean"), (row["paper"] or {}).get("std")) for row in rows]
@@ -51,7 +51,7 @@ def draw(path: Path, title: str, rows: Sequence[Summary]) -> None:
         ("paper", theirs, lost, 0, GREY),
         ("here", ours, [row["diverged"] > 0 and row["mean"] is None for row in rows], 1, BLUE),
     )
-    with figure(path, 11.5, 0.42 * len(rows) + 1.4, panels=2, sharey=True) as grid:
+    with figure(path, 11.5, 0.42 * len(rows) + 1.4, panels=2, sharey=True, sharex=whole) as grid:
         for axes, (name, values, diverged, which, colour) in zip(grid, panels, strict=True):
             for place, row, (mean, std), broken in zip(places, rows, values, diverged, strict=True):
                 if mean is not None:

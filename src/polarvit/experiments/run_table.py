@@ -67,7 +67,8 @@ def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result
         return
     path = settings.file(name, "png")
     try:
-        draw(path, heading(title, rows, settings), found)
+        whole = resolved(rows[0], 0, settings).train.steps == load(rows[0].recipe).train.steps
+        draw(path, heading(title, rows, settings), found, whole=whole)
         console().print(f"wrote {path}", soft_wrap=True)
     except NoPictures as reason:
         console().print(str(reason), style="yellow", markup=False)
