@@ -78,6 +78,7 @@ CIFAR100 = (
             Row("kept", "position table that does not decay", ""),
             Row("table", "position table of standard deviation 1", ""),
             Row("mixed", "every batch mixed, not every second", ""),
+            Row("kept-mixed", "table that does not decay, every batch mixed", ""),
             Row("drop", "stochastic depth of 0.2", ""),
             Row("twin-released", "Euclidean ViT, all of HexFormer's released settings", ""),
             Row("twin-mixed", "Euclidean ViT, every batch mixed", ""),

@@ -22,6 +22,7 @@ ROWS = (
     Row("kept", "position table that does not decay", POLAR, ("optim.decay_tables=false",)),
     Row("table", "position table of standard deviation 1", POLAR, (TABLE,)),
     Row("mixed", "every batch mixed, not every second", POLAR, (MIXED,)),
+    Row("kept-mixed", "table that does not decay, every batch mixed", POLAR, ("optim.decay_tables=false", MIXED)),
     Row("drop", "stochastic depth of 0.2", POLAR, ("model.options.drop_path=0.2",)),
     Row("twin-released", "Euclidean ViT, all of HexFormer's released settings", TWIN, RELEASED),
     Row("twin-mixed", "Euclidean ViT, every batch mixed", TWIN, (MIXED,)),
