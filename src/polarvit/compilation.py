@@ -11,7 +11,9 @@ RECOMPILATIONS = 64
 """Shapes and options that one process may compile a function for; PyTorch would stop at eight."""
 
 
-def compiled(function: Callable[..., Any], *, rows_at_once: bool = True, **options: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], *, rows_at_once: bool = True, largest_kernel: int | None = None, **options: Any
+) -> Callable[..., Any]:
     """`function` in one graph, for the shapes it meets; whatever else `torch.compile` takes may be given.
 
     By default no memory is padded: where the rows of a product are longer than 1,024 numbers and no multiple of 32, the
@@ -21,11 +23,13 @@ def compiled(function: Callable[..., Any], *, rows_at_once: bool = True, **optio
     Args:
         rows_at_once: let kernels hold the rows they sum over whole. A long formula over many rows of a hundred numbers
             then fills the registers, and such a kernel takes the compiler a quarter of a minute.
+        largest_kernel: how many loops one kernel may take in, by default as many as PyTorch lets it.
     """
     if not options.keys() & {"backend", "mode", "options"}:
         options["options"] = {
             "comprehensive_padding": False,
             "triton.autotune_pointwise": False,
             "triton.persistent_reductions": rows_at_once,
+            **({} if largest_kernel is None else {"max_fusion_size": largest_kernel}),
         }
     return torch.compile(function, fullgraph=True, dynamic=False, **options)

@@ -151,3 +151,15 @@ def test_a_shift_of_the_log_radius_takes_the_anchor_along() -> None:
 def test_ambient_points_stay_on_the_sheet() -> None:
     out = to_ambient(PolarLinear(6, 4).double()(points(10, 6)))
     torch.testing.assert_close(ambient.inner(out, out), -torch.ones(10, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
+def test_models_that_differ_in_their_rule_have_the_same_matrices_with_one_seed():
+    weights = []
+    for rule in ("anchored", "anchored_0.1", "free_power", "affine_klein", "affine_direction", "sigmoid"):
+        torch.manual_seed(0)
+        first, second = (PolarLinear(6, 5, rule=rule) for _ in range(2))
+        weights.append(torch.cat([first.weight, second.weight]).detach())
+        drawn = [torch.cat([p.detach().flatten() for p in layer.rule.parameters()]) for layer in (first, second)]
+        if rule != "anchored":
+            assert not torch.equal(*drawn), f"{rule}: layers of one model start apart"
+    assert all(torch.equal(weights[0], each) for each in weights)

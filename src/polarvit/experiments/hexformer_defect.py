@@ -1,8 +1,9 @@
 """What HexFormer's defect costs: its optimizer clamps every key weight to [0.05, 9] after each step.
 
 The published code groups parameters by their names, and `.k` was meant to find curvatures. Both rows are the same
-model, recipe and seeds; only the clamp differs. The published accuracy is that of the clamped one, if it was run as
-released.
+model, recipe and seeds; only the clamp differs. The published accuracy is that of a clamped one, if it was run as
+released, but not of this one: its last norm is over the class tokens of a batch, everything decays, and it has no
+warm-up.
 """
 
 from __future__ import annotations

@@ -194,17 +194,16 @@ class VisionModel(nn.Module, Pretrained):
         """Recompute blocks in backward (non-reentrant) instead of keeping their activations."""
         self.grad_checkpointing = enable
 
-    def compile_blocks(self, *, evaluation: bool = False, rows_at_once: bool = True, **options: Any) -> None:
+    def compile_blocks(self, *, evaluation: bool = False, **options: Any) -> None:
         """Compile the parts of the model for training; one compilation serves all blocks.
 
         Evaluation, with its other batch sizes, runs as it is and costs no further compilation, unless asked for.
-        All models of a process share PyTorch's limit of eight compilations of one function; it is raised. For
-        `rows_at_once` and other options see `polarvit.compilation`.
+        All models of a process share PyTorch's limit of eight compilations of one function; it is raised.
+        Further options are those of `polarvit.compilation.compiled`.
         """
         torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
         self.compiled_evaluation = evaluation
-        self.compiled = compiled(call, rows_at_once=rows_at_once, **options)
-        self.compiled_ends = compiled(call_end, rows_at_once=False, **options)
+        self.compiled, self.compiled_ends = compiled(call, **options), compiled(call_end, rows_at_once=False, **options)
 
     def run(self, module: nn.Module, *inputs: Any, **options: Any) -> Any:
         """Call a part of the model, compiled if it was compiled and this is training (or evaluation was asked for)."""

@@ -41,22 +41,27 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
     """Calibrate a system in its own coordinates: every layer with a `stretch(delta)` is stretched to the target.
 
     Layers are met in the order of the forward pass. A layer with a bounded radius reaches what its bounds allow.
-    `norms` takes the normalisations along, which otherwise keep their radius.
+    `norms` takes the normalisations along, which otherwise keep their radius, and layers with a gate keep it open
+    (`steady`): all of a model is then moved outward.
     """
     goal, reached = model.config.target_radius, dict[str, float]()
 
     def meet(name: str) -> Any:
         def hook(layer: Any, args: Any, out: Tensor) -> Tensor:
+            if norms and hasattr(layer, "steady"):
+                layer.steady(*args)
+                out = layer.forward(*args)
             radius = lambda y: model.as_points(y).radius.mean().item()  # noqa: E731
             width = out.shape[-1] - (model.as_points(out).dim != out.shape[-1])
             wanted, low, high, at = target(goal, width, model.k), -30.0, 30.0, 0.0
-            for _ in range(40):
+            for turn in range(60):
                 found = radius(out)
                 low, high = (at, high) if found < wanted else (low, at)
                 if math.isclose(found, wanted, rel_tol=1e-4):
                     break
                 step = math.log(max(math.sinh(min(wanted, 80.0)), 1e-9) / max(math.sinh(min(found, 80.0)), 1e-9))
-                following = at + step if low < at + step < high else 0.5 * (low + high)
+                # as if sinh of the radius grew like e^delta; every second turn halves the bracket, where it does not
+                following = at + step if turn % 2 == 0 and low < at + step < high else 0.5 * (low + high)
                 layer.stretch(following - at)
                 at, out = following, layer.forward(*args)
             reached[name] = radius(out)

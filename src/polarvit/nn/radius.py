@@ -8,7 +8,8 @@ six are the ones it is compared with (paper, "Radius Rule of the Polar Fully Con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -17,6 +18,15 @@ from torch import Tensor, nn
 from polarvit.kernels.linear import radius_of_log_sinh
 from polarvit.nn.precision import full
 from polarvit.parameters import ANCHORED, NO_DECAY, Role, anchor
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Draws inside leave no trace outside: with one seed, models that differ in their rule have the same matrices."""
+    with torch.random.fork_rng(devices=[]):
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        torch.default_generator.manual_seed(seed)  # or they would be the numbers that the matrix gets next
+        yield
 
 
 class RadiusRule(nn.Module):
@@ -70,7 +80,7 @@ class AnchoredRadius(RadiusRule):
         anchor(self, "beta", "slope", "phi", "phi0")
         self.phi0_anchor: Tensor
         if deviation:
-            with torch.no_grad():
+            with torch.no_grad(), aside():
                 for parameter in self.parameters():
                     parameter.add_(deviation * torch.randn_like(parameter))
 
@@ -96,8 +106,9 @@ class FreePower(RadiusRule):
 
     def __init__(self, in_features: int) -> None:
         super().__init__(in_features)
-        self.beta = nn.Parameter(torch.randn(()))
-        self.phi0 = nn.Parameter(torch.randn(()))
+        with aside():
+            self.beta = nn.Parameter(torch.randn(()))
+            self.phi0 = nn.Parameter(torch.randn(()))
         self.register_buffer("phi", torch.zeros(in_features), persistent=False)
 
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
@@ -119,9 +130,10 @@ class AffineRadius(RadiusRule):
     def __init__(self, in_features: int, klein: bool = True) -> None:
         super().__init__(in_features)
         self.klein = klein
-        self.slope = nn.Parameter(torch.randn(()))
-        self.phi = nn.Parameter(torch.randn(in_features))
-        self.phi0 = nn.Parameter(torch.randn(()))
+        with aside():
+            self.slope = nn.Parameter(torch.randn(()))
+            self.phi = nn.Parameter(torch.randn(in_features))
+            self.phi0 = nn.Parameter(torch.randn(()))
 
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
         x = klein if self.klein else u
@@ -140,7 +152,8 @@ class SigmoidRadius(RadiusRule):
 
     def __init__(self, in_features: int) -> None:
         super().__init__(in_features)
-        self.weight = nn.Parameter(torch.randn(in_features) / math.sqrt(in_features))
+        with aside():
+            self.weight = nn.Parameter(torch.randn(in_features) / math.sqrt(in_features))
         self.bias = nn.Parameter(torch.zeros(()))
         self.scale = nn.Parameter(torch.full((), 2.3))
 

@@ -1,10 +1,10 @@
 """Training every system with its embeddings pushed outward: which diverge, which go on. Our own experiment.
 
-Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), and then it trains for some hundred steps
-in strict float32 with the same data, seed, optimizer and rate as all others, that of Polar-ViT's recipe. A system can
-go on without a NaN and still compute noise, so the difference of its logits from those of the same weights in float64
-is measured before and after. `--quick` does it with narrow models on digits. A run that `stability.json` holds is not
-run again.
+Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), or where it starts by itself, and then it
+trains for some hundred steps in strict float32 with the same data, seed and optimizer as all others, at the rate of its
+own recipe. A system can go on without a NaN and still compute noise, so the difference of its logits from those of the
+same weights in float64 is measured before and after, and how much logits differ between images at all. `--quick` does
+it with narrow models on digits. A run that `stability.json` holds is not run again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, chosen, resolved
 from polarvit.experiments.side_by_side import Unfinished
 from polarvit.experiments.stability.push import push
-from polarvit.experiments.stability.table import show, summary
-from polarvit.models import VisionModel
+from polarvit.experiments.stability.table import named, show, summary
+from polarvit.models import VisionModel, calibrate
 from polarvit.optim import cosine
 from polarvit.provenance import provenance, write_json
 from polarvit.tables import console
@@ -40,7 +40,8 @@ from polarvit.training.recipe import Optim
 from polarvit.training.sets import open_sets
 from polarvit.training.step import TrainingStep, seed_step, set_precision
 
-RADII = (2.0, 4.0, 8.0, 12.0)
+RADII = (None, 2.0, 4.0, 8.0, 12.0)
+"""Where systems start; None: where they start by themselves."""
 STEPS, TOY_STEPS = 500, 40
 SYSTEMS = (
     Row("polar_vit_tiny", "Polar-ViT", "cifar100_polar_vit_tiny"),
@@ -65,7 +66,7 @@ def run(settings: Settings) -> list[str]:
     runs = {key_of(each): each for each in recorded(settings)}
     for seed in settings.all_seeds:
         for row in chosen(SYSTEMS, settings.only):
-            for radius in RADII if row.name != "vit_tiny" else (None,):
+            for radius in RADII if row.name != "vit_tiny" else RADII[:1]:
                 if (row.name, radius, seed) in runs:
                     continue
                 if settings.minutes is not None and time.monotonic() - began > 60 * settings.minutes:
@@ -82,7 +83,7 @@ def run(settings: Settings) -> list[str]:
     if left:
         raise Unfinished(f"{left} runs are not done, the same command goes on with them")
     polar = [run for run in runs.values() if run["system"] == "polar_vit_tiny" and run["state"] == "diverged"]
-    return [f"Polar-ViT at radius {run['radius']:g}, seed {run['seed']} diverged" for run in polar]
+    return [f"Polar-ViT, {named(run['radius'])}, seed {run['seed']} diverged" for run in polar]
 
 
 def key_of(run: dict[str, Any]) -> tuple[str, float | None, int]:
@@ -114,7 +115,7 @@ def write(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
 def facts(settings: Settings) -> dict[str, Any]:
     """What runs must share to stand in one table."""
     recipe = resolved(SYSTEMS[0], settings.seed, settings)
-    length = {"steps": settings.steps, "batch_size": recipe.train.batch_size}
+    length = {"steps": settings.steps, "batch_size": recipe.train.batch_size, "rates": "each recipe's"}
     return {"data": Path(recipe.data.path).name, "sets": list(settings.sets), **length}
 
 
@@ -146,17 +147,17 @@ def draw_record(settings: Settings) -> None:
 
 def one(row: Row, radius: float | None, seed: int, settings: Settings) -> dict[str, Any]:
     """One system from one radius: its record."""
-    console().print(f"{row.label}, radius {radius or 'as it is'}, seed {seed}: {settings.steps} steps")
-    recipe = even(resolved(row, seed, settings), resolved(SYSTEMS[0], seed, settings).optim.lr)
+    console().print(f"{row.label}, {named(radius)}, seed {seed}: {settings.steps} steps")
+    recipe = even(resolved(row, seed, settings))
     with place(settings.device) as here:
         found = {"system": row.name, "label": row.label, "radius": radius, "seed": seed}
         found |= train_pushed(recipe, radius, here)
     return found | {"provenance": provenance(seed=seed, quick=settings.quick, product_precision="float32")}
 
 
-def even(recipe: Recipe, lr: float) -> Recipe:
-    """The recipe with what all systems share here: optimizer, rate, precision; nothing is clipped."""
-    optim = Optim(lr=lr, weight_decay=0.05, warmup=recipe.train.steps // 10)
+def even(recipe: Recipe) -> Recipe:
+    """The recipe with what all systems share here: optimizer, schedule, precision; nothing is clipped."""
+    optim = Optim(lr=recipe.optim.lr, weight_decay=0.05, warmup=recipe.train.steps // 10)
     return replace(recipe, optim=optim, train=replace(recipe.train, precision="fp32", compile=False))
 
 
@@ -171,7 +172,9 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
     first, _ = augmenter(data.train, plan, 0, device=here.device)
     if radius is not None:
         push(model, first[:CALIBRATION_IMAGES], radius)
-    before, noise = model.trace(first[:16]).mean.mean().item(), noise_of(model, first[:16])
+    elif model.calibrated:
+        calibrate(model, first[:CALIBRATION_IMAGES])
+    before, noise = radius_of(model, first[:16]), noise_of(model, first[:16])
     step = TrainingStep(model, build_optimizer(recipe, model, capturable=cuda), here, precision="fp32", graph=cuda)
     losses: list[float] = []
     waiting: list[torch.Tensor] = []
@@ -187,14 +190,23 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
             if not math.isfinite(losses[-1]):
                 break
     alive, chance = math.isfinite(losses[-1]), math.log(len(data.classes))
+    spread = spread_of(model, first[:16]) if alive else None
     return judge(losses, chance) | {
         "radius_before": before,
-        "radius_after": model.trace(first[:16]).mean.mean().item() if alive else None,
+        "radius_after": radius_of(model, first[:16]) if alive else None,
         "noise_before": noise,
         "noise_after": noise_of(model, first[:16]) if alive else None,
+        "spread_after": spread,
+        "lr": recipe.optim.lr,
         "parameters": model.count(),
         "chance": chance,
     }
+
+
+def radius_of(model: VisionModel, images: torch.Tensor) -> float | None:
+    """Mean radius of the tokens over all blocks; None if not a number."""
+    value = model.trace(images).mean.mean().item()
+    return value if math.isfinite(value) else None
 
 
 @torch.no_grad()
@@ -206,6 +218,14 @@ def noise_of(model: VisionModel, images: torch.Tensor) -> float | None:
     found = model.eval()(images).double()
     model.train(was_training)
     value = ((found - true).norm() / (true - true.mean(0)).norm().clamp_min(1e-30)).item()
+    return value if math.isfinite(value) else None
+
+
+@torch.no_grad()
+def spread_of(model: VisionModel, images: torch.Tensor) -> float | None:
+    """How much logits in float64 differ between images, over their size; None if not a number."""
+    true = copy.deepcopy(model).eval().double()(images.double())
+    value = ((true - true.mean(0)).norm() / (true - true.mean()).norm().clamp_min(1e-30)).item()
     return value if math.isfinite(value) else None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, figure
-from polarvit.experiments.stability.table import from_elsewhere
+from polarvit.experiments.stability.table import named, started
 
 COLOURS = {
     "polar_vit_tiny": (BLUE, "-", 3.0),
@@ -17,6 +17,9 @@ COLOURS = {
     "lvit_tiny": (GREEN, "-", 1.8),
     "hvt_tiny": (ORANGE, "-", 1.8),
 }
+
+OFF = 0.1
+"""A system that starts this share nearer or farther than its panel says so."""
 
 
 def draw(path: Path, record: dict[str, Any]) -> None:
@@ -51,13 +54,15 @@ def draw(path: Path, record: dict[str, Any]) -> None:
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
             told = {"fontsize": 7.5, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
             axes.text(0.99, 0.99, "\n".join(filter(None, map(in_words, shown))), **told)
-            axes.set(title=f"radius {radius:g}", xlabel="step", yscale="log", ylim=(0.85 * lowest, ceiling))
+            axes.set(title=named(radius), xlabel="step", yscale="log", ylim=(0.85 * lowest, ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
 
 
 def in_words(run: dict[str, Any]) -> str:
-    """What a curve does not show: when a run broke, and where it started if not at the radius of its panel."""
+    """What a curve does not show: when a run broke, and where it started if not near the radius of its panel."""
     broke = f"NaN at step {run['diverged_at']}" if run["state"] == "diverged" else ""
-    words = ", ".join(filter(None, (broke, from_elsewhere(run).strip(" ()"))))
+    asked, found = run["radius"], run["radius_before"]
+    near = asked is None or (found is not None and abs(found - asked) <= OFF * asked)
+    words = ", ".join(filter(None, (broke, "" if near else started(run).strip(" ()"))))
     return f"{run['label']}: {words}" if words else ""

@@ -19,7 +19,8 @@ def push(model: VisionModel, images: Tensor, radius: float) -> dict[str, float]:
     """Bring every layer, head and norm to mean radius `radius` on a batch; returns the radii reached.
 
     A system in ambient coordinates or in the ball is stretched layer by layer in the order of the forward pass, as far
-    as its own bounds allow (the ball ends at 6.2). A Euclidean model has no radii and stays as it is.
+    as its own bounds allow (the ball ends at 6.2), and gates are kept open. A Euclidean model has no radii and stays as
+    it is.
     """
     if isinstance(model, PolarViT):
         model.config = replace(model.config, target_radius=radius)

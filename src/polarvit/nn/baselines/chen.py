@@ -159,6 +159,16 @@ class LorentzBoundedLinear(nn.Module):
         """Raise the ceiling: e^s grows by e^delta, which is all that moves this layer's output outward."""
         self.scale.add_(delta)
 
+    @torch.no_grad()
+    def steady(self, x: Tensor) -> None:
+        """Scale the row of the gate down until its logits on `x` have size 1 on average, if they are larger.
+
+        They grow with the coordinates of `x`, so with e^r: far out the sigmoid would be 0 or 1, and outputs would lie
+        at the margin or at the ceiling but not in between.
+        """
+        size = product(full(x), self.weight[:1]).abs().mean()
+        self.weight[0] /= size.clamp_min(1.0).to(self.weight.dtype)
+
     def largest_radius(self) -> float:
         """The ceiling sqrt(k) arcosh((sqrt(k) + margin + e^s)/sqrt(k)) of the output radius."""
         root = math.sqrt(self.k)
