@@ -53,7 +53,7 @@ def test_what_is_set_by_hand_holds_in_a_quick_look_too(settings: Settings) -> No
     told = replace(settings, sets=("optim.lr=1e-5", "model.options.position=none"))
     recipe = runs.resolved(ROWS[0], 0, told)
     assert (recipe.optim.lr, recipe.model.options["position"]) == (1e-5, "none")
-    with pytest.raises(SettingsError, match="with --quick narrow models train on digits"):
+    with pytest.raises(SettingsError, match="with --quick narrow models train on toy data"):
         runs.resolved(ROWS[0], 0, replace(settings, data="data/cifar100"))
 
 

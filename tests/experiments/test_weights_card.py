@@ -94,6 +94,12 @@ def test_predict_names_what_it_sees_with_no_more_than_an_image(run: Path, home: 
     assert set(names) <= set(CLASSES)
 
 
+def test_a_tag_that_cannot_be_one_is_a_wrong_command_line(run: Path, home: Path) -> None:
+    result = call("models", "package", run, "--tag", "My Tag", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "use small letters" in flat(result.output)
+
+
 def test_a_tag_is_replaced_only_if_told_to_and_refused_before_it_is_measured(
     run: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

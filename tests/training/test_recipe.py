@@ -87,9 +87,10 @@ def test_beyer_uses_the_default_colours_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("optim.lrr=1", "unknown setting 'optim.lrr'; did you mean 'lr'"),
+        ("optim.lrr=1", "unknown setting 'optim.lrr'; did you mean 'optim.lr'"),
+        ("lr=1", "unknown setting 'lr'; did you mean 'optim.lr'"),
         ("optm.lr=1", "unknown setting 'optm'; did you mean 'optim'"),
-        ("model.options.dept=3", "unknown setting 'model.options.dept'; did you mean 'depth'"),
+        ("model.options.dept=3", "unknown setting 'model.options.dept'; did you mean 'model.options.depth'"),
         ("model.options.depth=deep", "model.options.depth: must be a whole number, got 'deep'"),
         ("model.options.heads=5", "dim 48 is not divisible by 5 heads"),
         ("model.name=resnet", "unknown model 'resnet'"),
@@ -158,7 +159,7 @@ def test_merging_changes_neither_of_the_two() -> None:
         ({"r": "title: x\nmodel: {name: vit_tiny}\n"}, "r.yaml: missing setting 'data.path'"),
         ({"r": "title: x\nmodel: {options: {depth: 1}}\ndata: {path: x}\n"}, "missing setting 'model.name'"),
         ({"r": "title: x\n"}, "missing settings 'model.name', 'data.path'"),
-        ({"r": "base: digits\noptim: {lrr: 1}\n"}, "r.yaml: unknown setting 'optim.lrr'; did you mean 'lr'"),
+        ({"r": "base: digits\noptim: {lrr: 1}\n"}, "r.yaml: unknown setting 'optim.lrr'; did you mean 'optim.lr'"),
         ({"r": "base: s.yaml\n", "s": "title: x\n"}, "r.yaml: missing settings 'model.name', 'data.path'"),
     ],
 )

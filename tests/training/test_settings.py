@@ -54,7 +54,7 @@ def test_values_become_their_declared_type(values: dict[str, Any], field: str, e
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"inner": {"rat": 1}}, "unknown setting 'inner.rat'; did you mean 'rate'?"),
+        ({"inner": {"rat": 1}}, "unknown setting 'inner.rat'; did you mean 'inner.rate'?"),
         ({"zzz": 1}, "unknown setting 'zzz'; known: "),
         ({"inner": {"rate": "fast"}}, "inner.rate: must be a number, got 'fast'"),
         ({"inner": {"rate": True}}, "inner.rate: must be a number"),

@@ -91,10 +91,12 @@ def package(
     import torch
 
     from polarvit.experiments.weights_card import card, measure, model_of
-    from polarvit.models.packaging import free_tag
+    from polarvit.models.packaging import free_tag, wrong_tag
     from polarvit.models.packaging import package as put
     from polarvit.models.weights import PACKAGED
 
+    if wrong := wrong_tag(tag):
+        raise typer.BadParameter(wrong, param_hint="--tag")
     check_device(device)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     root = into or PACKAGED

@@ -195,7 +195,7 @@ def resolved(row: Row, seed: int, settings: Settings) -> Recipe:
     """The row's recipe for one seed: so many steps, with warm-up and intervals in proportion; on digits if `quick`."""
     recipe = load(row.recipe, [*row.overrides, *settings.sets])
     if settings.quick and settings.data is not None:
-        raise SettingsError("--data: with --quick narrow models train on digits; leave one of the two out")
+        raise SettingsError("--data: with --quick narrow models train on toy data; leave one of the two out")
     if settings.quick:
         recipe = toy(recipe, settings.sets)
     elif settings.data is not None:

@@ -27,12 +27,17 @@ EVALUATION, INDEX = "evaluation.json", "index.json"
 _TAG = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
+def wrong_tag(tag: str) -> str:
+    """What is wrong with a tag, if anything is."""
+    return "" if _TAG.fullmatch(tag) else f"tag '{tag}': use small letters, digits, - and _, e.g. cifar100"
+
+
 def full_tag(model: VisionModel, tag: str) -> str:
     """`polar_vit_tiny.cifar100` for the tag `cifar100`."""
     from polarvit.models.registry import list_models
 
-    if not _TAG.fullmatch(tag):
-        raise WeightsError(f"tag '{tag}': use small letters, digits, - and _, e.g. cifar100")
+    if wrong := wrong_tag(tag):
+        raise WeightsError(wrong)
     if model.architecture not in list_models():
         raise WeightsError(f"'{model.architecture}' is not a registered model, so nobody could ask for it by tag")
     return f"{model.architecture}.{tag}"

@@ -30,7 +30,7 @@ def build(cls: type[T], values: Any, path: str = "") -> T:
     for key, value in values.items():
         where = f"{path}.{key}" if path else str(key)
         if key not in names:
-            raise SettingsError(f"unknown setting '{where}'; {nearest(str(key), names)}")
+            raise SettingsError(f"unknown setting '{where}'; {nearest(str(key), hints, path)}")
         arguments[key] = convert(hints[key], value, where)
     if absent := [name for key in required(cls) if key not in arguments for name in leaves(hints[key], key)]:
         named = ", ".join(f"'{path}.{name}'" if path else f"'{name}'" for name in absent)
@@ -57,10 +57,16 @@ def leaves(hint: Any, name: str) -> list[str]:
     return [f"{name}.{leaf}" for key in required(hint) for leaf in leaves(hints[key], key)]
 
 
-def nearest(key: str, names: list[str]) -> str:
-    """A hint for a misspelt key."""
-    near = difflib.get_close_matches(key, names, 1)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(names))}"
+def nearest(key: str, hints: Mapping[str, Any], path: str = "") -> str:
+    """A hint for a key that is misspelt, or that belongs to a group inside the one at `path`."""
+    inside = [f"{name}.{key}" for name, hint in hints.items() if dataclasses.is_dataclass(hint) and has(hint, key)]
+    near = inside or difflib.get_close_matches(key, hints, 1)
+    return f"did you mean '{f'{path}.' if path else ''}{near[0]}'?" if near else f"known: {', '.join(sorted(hints))}"
+
+
+def has(cls: Any, key: str) -> bool:
+    """Whether a dataclass has this field."""
+    return any(field.name == key for field in dataclasses.fields(cls))
 
 
 def convert(hint: Any, value: Any, where: str) -> Any:

@@ -110,10 +110,11 @@ def test_one_model_alone_is_looked_at_and_the_missing_one_named(
     (seed / "recipe.yaml").touch()
     run(Settings(tmp_path, runs=tmp_path, data=str(toys / "data"), images=150, device="cpu"))
     assert "no weights of Euclidean ViT-Tiny: it is left out (neither packaged" in flat(capsys.readouterr().out)
-    values = json.loads((tmp_path / "cifar100" / "analysis.json").read_text())["summary"]
+    assert not (tmp_path / "cifar100" / "analysis.json").exists(), "a look at some images is not the record of all"
+    values = json.loads((tmp_path / "cifar100" / "analysis-150-images.json").read_text())["summary"]
     assert values["radius"].endswith(" (150 of 200 images)")
     assert values["noise"].endswith(" (75 of 200 images)")
-    picture = np.asarray(Image.open(tmp_path / "cifar100" / "analysis-superclasses.png").convert("L"))
+    picture = np.asarray(Image.open(tmp_path / "cifar100" / "analysis-150-images-superclasses.png").convert("L"))
     assert (picture[:, [0, -1]] == 255).all(), "the legend is wider than the picture"
     assert (picture[[0, -1]] == 255).all(), "title and legend are higher than the picture"
 

@@ -33,7 +33,7 @@ def at(settings: Settings) -> tuple[tuple[Row, ...], Settings]:
     if settings.steps is not None and not settings.quick:
         settings = replace(settings, out=settings.out / NAME / f"{settings.steps}-steps")
     if settings.data is None or settings.quick:
-        return ROWS, replace(settings, data=None)
+        return ROWS, settings  # with --quick, --data is refused where rows are resolved
     root = settings.data
     rows = tuple(replace(row, overrides=(f"data.path={Path(root) / folder_of(row)}",)) for row in ROWS)
     return rows, replace(settings, data=None)

@@ -71,9 +71,9 @@ def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Setti
     images = resolved(systems[0], settings.seed, settings).train.batch_size
     title = f"Training from far out, float32, {settings.steps} steps of {images}: first and last loss"
     title += f" (chance {runs[0]['chance']:.2f})"
-    note = "TOY SIZE on digits. " if settings.quick else ""
+    note = "TOY SIZE on digits. " if settings.quick else "Each at the rate of its recipe. "
     note += (
-        "Each at the rate of its recipe. In brackets: mean radius of the tokens before training. Noise over 0.1 %: how "
+        "In brackets: mean radius of the tokens before training. Noise over 0.1 %: how "
         "far logits in float32 are from those of the same weights in float64, after training. Collapsed: logits hardly "
         "differ between images."
     )

@@ -59,7 +59,7 @@ def run(settings: Settings) -> list[str]:
         "summary": summary(found),
     }
     folder = settings.out / FOLDER
-    stem = "analysis-quick" if settings.quick else "analysis"
+    stem = stem_of(settings)
     write_json(folder / f"{stem}.json", result)
     out.print(shown(found))
     out.print(f"wrote {folder / stem}.json", soft_wrap=True)
@@ -69,6 +69,12 @@ def run(settings: Settings) -> list[str]:
     except NoPictures as reason:
         out.print(str(reason), style="yellow", markup=False)
     return []
+
+
+def stem_of(settings: Settings) -> str:
+    """Of the files: a look at some images leaves those of all alone."""
+    some = "" if settings.images is None else f"-{settings.images}-images"
+    return "analysis-quick" if settings.quick else f"analysis{some}"
 
 
 def command(settings: Settings) -> str:
