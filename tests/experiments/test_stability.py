@@ -12,7 +12,7 @@ import torch
 
 from polarvit.experiments import Settings, stability
 from polarvit.experiments.side_by_side import Unfinished
-from polarvit.experiments.stability import judge, noise_of, radius_of, spread_of
+from polarvit.experiments.stability import against_float64, judge, radius_of
 from polarvit.experiments.stability.push import push
 from polarvit.experiments.stability.table import cell, started
 from polarvit.models import create_model
@@ -36,7 +36,7 @@ def test_polar_arithmetic_stays_exact_where_published_arithmetic_is_noise() -> N
         torch.manual_seed(0)
         model = create_model(name, **NARROW)
         push(model, IMAGES, 9.0)
-        noise[name] = noise_of(model, IMAGES)
+        noise[name], _ = against_float64(model, IMAGES)
     assert noise["polar_vit_tiny"] is not None
     assert noise["polar_vit_tiny"] < 1e-3
     assert noise["lvit_tiny"] is None or noise["lvit_tiny"] > 0.2
@@ -78,7 +78,7 @@ def test_norms_reach_a_radius_that_is_linear_in_their_gain() -> None:
 def test_logits_that_are_all_alike_are_called_so() -> None:
     torch.manual_seed(0)
     model = create_model("vit_tiny", **NARROW)
-    told = spread_of(model, IMAGES)
+    _, told = against_float64(model, IMAGES)
     assert told is not None
     assert told > 0.01
     run = {"system": "lvit_tiny", "state": "goes on", "first_loss": 1.0, "last_loss": 1.0, "radius_before": 2.0}

@@ -83,7 +83,7 @@ def test_nobody_waits_for_a_process_that_does_not_read(program, monkeypatch: pyt
 
     monkeypatch.setattr(sys, "executable", program)
     process = ahead._process([ahead.Job("module", "kernel", "x" * 2**20)], ("cuda", 90, 32))
-    process.wait(timeout=60)
+    assert process.wait(timeout=60) is not None
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path) -> None:

@@ -18,4 +18,6 @@ def test_the_tuner_runs_every_operator(op, direction, device, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     tuner = importlib.import_module("kernel_tune")
     monkeypatch.setattr(tuner, "DEVICE", device)
-    tuner.prepared(tuner.Case(op, (2, 3, 20)), direction)()
+    radius, direction_, *_ = tuner.prepared(tuner.Case(op, (2, 3, 20)), direction)()
+    assert radius.isfinite().all()
+    assert direction_.isfinite().all()

@@ -116,6 +116,10 @@ class Experiment:
     def command(self) -> str:
         return f"polarvit reproduce {self.name}"
 
+    def label(self, key: str) -> str:
+        """What a row is called."""
+        return next(row.label for row in self.rows if row.key == key)
+
     def command_of(self, row: Row) -> str:
         """What runs a row alone; empty where rows come together."""
         if row.command or row.missing or "only" not in self.takes:

@@ -1,4 +1,5 @@
-"""The stretches between two matrix products, one for each fused kernel, as the modules of `polarvit.nn` call them.
+"""The stretches between two matrix products, one for each fused kernel, as the modules of `polarvit.nn` call them; and
+what has no kernel because the compiler does well.
 
 An operation is a function of tensors with the module's parameters behind it, and makes its own inputs: the benchmark
 times it with the kernels and with plain code, and counts the bytes it must move.
@@ -17,9 +18,11 @@ from torch import Tensor, nn
 from polarvit.geometry import PolarPoint
 from polarvit.nn import (
     BoostResidual,
+    CentroidPool,
     GyroLayerNorm,
     PolarAttention,
     PolarLinear,
+    PolarMLR,
     grid_positions,
     positional_encoding,
 )
@@ -60,11 +63,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Operation:
-    """One stretch: the word to ask for it, what it is, and how it is made (`plain`: without the attention kernel)."""
+    """One stretch: the word to ask for it, what it is, how it is made (`plain`: without the attention kernel), and
+    whether it has a fused kernel."""
 
     key: str
     label: str
     make: Callable[[Sizes, torch.device, bool], Prepared]
+    fused: bool = True
 
 
 def points(shape: Sequence[int], device: torch.device) -> list[Tensor]:
@@ -142,6 +147,16 @@ def norm(s: Sizes, device: torch.device, plain: bool) -> Prepared:
     return prepared(layer, lambda a, u: layer(PolarPoint(a, u)), points((s.batch, s.tokens, s.dim), device))
 
 
+def read_out(s: Sizes, device: torch.device, plain: bool) -> Prepared:
+    pool, head = CentroidPool(), PolarMLR(s.dim, CLASSES).to(device)
+    return Prepared(
+        lambda a, u: (head(pool(PolarPoint(a, u))),),
+        points((s.batch, s.tokens, s.dim), device),
+        list(head.parameters()),
+    )
+
+
+CLASSES = 100
 OPERATIONS = (
     Operation("norm", "gyro layer norm", norm),
     Operation("heads", "product to placed q, k, v heads", project),
@@ -150,4 +165,5 @@ OPERATIONS = (
     Operation("linear", "product to point", linear(None)),
     Operation("linear-gelu", "product to point with GELU", linear("gelu")),
     Operation("residual", "boost residual", residual),
+    Operation("read-out", "pooling and head", read_out, fused=False),
 )

@@ -5,6 +5,7 @@ The test split takes no part in what is chosen here.
 
 from __future__ import annotations
 
+from polarvit.experiments.catalogue import EXPERIMENTS
 from polarvit.experiments.cifar100.sweep import RATE_1, SHORT, placed
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
@@ -16,23 +17,23 @@ TABLE = "model.options.position_std=1.0"
 """HexFormer's position table, which decays as ours does."""
 
 
-def choice(name: str, label: str, recipe: str, *changes: str) -> Row:
-    """A row: the recipe with some settings changed."""
-    return Row(name, label, recipe, (*SHORT, "data.holdout=0.1", *changes))
+def choice(name: str, recipe: str, *changes: str) -> Row:
+    """A row: the recipe with some settings changed. What it is called stands in the catalogue."""
+    return Row(name, EXPERIMENTS[NAME].label(name), recipe, (*SHORT, "data.holdout=0.1", *changes))
 
 
 ROWS = (
-    choice("rate-1", "horoshift rates start at 1", POLAR, RATE_1),
-    choice("rate-4", "horoshift rates start at 4: as it is", POLAR),
-    choice("spread", "horoshift rates of heads start between 1/2 and 8", POLAR, *SPREAD),
-    choice("joint", "joint horoshift, rates start at 4", JOINT),
-    choice("table", "position table of standard deviation 1", POLAR, TABLE),
-    choice("kept", "position table that does not decay", POLAR, "optim.decay_tables=false"),
-    choice("radius", "one starting radius, 3.32, everywhere", POLAR, "model.options.target_radius=3.32"),
-    choice("time-zero", "layers start without their time column", POLAR, "model.options.time_init=zero"),
-    choice("twin", "Euclidean ViT as it is, lr 2e-3", TWIN),
-    choice("twin-table", "its table of standard deviation 1, lr 2e-3", TWIN, TABLE),
-    choice("twin-table-4.15e-3", "the same at HexFormer's rate 4.15e-3", TWIN, TABLE, "optim.lr=4.15e-3"),
+    choice("rate-1", POLAR, RATE_1),
+    choice("rate-4", POLAR),
+    choice("spread", POLAR, *SPREAD),
+    choice("joint", JOINT),
+    choice("table", POLAR, TABLE),
+    choice("kept", POLAR, "optim.decay_tables=false"),
+    choice("radius", POLAR, "model.options.target_radius=3.32"),
+    choice("time-zero", POLAR, "model.options.time_init=zero"),
+    choice("twin", TWIN),
+    choice("twin-table", TWIN, TABLE),
+    choice("twin-table-4.15e-3", TWIN, TABLE, "optim.lr=4.15e-3"),
 )
 
 

@@ -7,6 +7,7 @@ enters the table of the paper; a recipe that comes out better has a name of its 
 
 from __future__ import annotations
 
+from polarvit.experiments.catalogue import EXPERIMENTS
 from polarvit.experiments.cifar100.choices import POLAR, TABLE, TWIN
 from polarvit.experiments.cifar100.sweep import placed
 from polarvit.experiments.registry import Settings
@@ -18,14 +19,20 @@ RELEASED = (TABLE, "optim.lr=4.15e-3", "optim.warmup=0", "optim.decay_gains=true
 """What HexFormer's Euclidean ViT has and ours has not: a table and a class token of standard deviation 1, its rate from
 the first step on, and decay of every parameter, gains, biases and temperatures included."""
 
+
+def variant(name: str, recipe: str, *changes: str) -> Row:
+    """A row: the recipe with some settings changed. What it is called stands in the catalogue."""
+    return Row(name, EXPERIMENTS[NAME].label(name), recipe, changes)
+
+
 ROWS = (
-    Row("kept", "position table that does not decay", POLAR, ("optim.decay_tables=false",)),
-    Row("table", "position table of standard deviation 1", POLAR, (TABLE,)),
-    Row("mixed", "every batch mixed, not every second", POLAR, (MIXED,)),
-    Row("kept-mixed", "table that does not decay, every batch mixed", POLAR, ("optim.decay_tables=false", MIXED)),
-    Row("drop", "stochastic depth of 0.2", POLAR, ("model.options.drop_path=0.2",)),
-    Row("twin-released", "Euclidean ViT, all of HexFormer's released settings", TWIN, RELEASED),
-    Row("twin-mixed", "Euclidean ViT, every batch mixed", TWIN, (MIXED,)),
+    variant("kept", POLAR, "optim.decay_tables=false"),
+    variant("table", POLAR, TABLE),
+    variant("mixed", POLAR, MIXED),
+    variant("kept-mixed", POLAR, "optim.decay_tables=false", MIXED),
+    variant("drop", POLAR, "model.options.drop_path=0.2"),
+    variant("twin-released", TWIN, *RELEASED),
+    variant("twin-mixed", TWIN, MIXED),
 )
 
 

@@ -174,7 +174,7 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
         push(model, first[:CALIBRATION_IMAGES], radius)
     elif model.calibrated:
         calibrate(model, first[:CALIBRATION_IMAGES])
-    before, noise = radius_of(model, first[:16]), noise_of(model, first[:16])
+    before, (noise, _) = radius_of(model, first[:16]), against_float64(model, first[:16])
     step = TrainingStep(model, build_optimizer(recipe, model, capturable=cuda), here, precision="fp32", graph=cuda)
     losses: list[float] = []
     waiting: list[torch.Tensor] = []
@@ -190,13 +190,13 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
             if not math.isfinite(losses[-1]):
                 break
     alive, chance = math.isfinite(losses[-1]), math.log(len(data.classes))
-    spread = spread_of(model, first[:16]) if alive else None
+    noise_after, spread_after = against_float64(model, first[:16]) if alive else (None, None)
     return judge(losses, chance) | {
         "radius_before": before,
         "radius_after": radius_of(model, first[:16]) if alive else None,
         "noise_before": noise,
-        "noise_after": noise_of(model, first[:16]) if alive else None,
-        "spread_after": spread,
+        "noise_after": noise_after,
+        "spread_after": spread_after,
         "lr": recipe.optim.lr,
         "parameters": model.count(),
         "chance": chance,
@@ -205,28 +205,28 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
 
 def radius_of(model: VisionModel, images: torch.Tensor) -> float | None:
     """Mean radius of the tokens over all blocks; None if not a number."""
-    value = model.trace(images).mean.mean().item()
-    return value if math.isfinite(value) else None
+    return finite(model.trace(images).mean.mean())
 
 
 @torch.no_grad()
-def noise_of(model: VisionModel, images: torch.Tensor) -> float | None:
-    """|logits in float32 - in float64| over the spread of those in float64, same weights; None if not a number."""
-    twin = copy.deepcopy(model).eval().double()
-    true = twin(images.double())
+def against_float64(model: VisionModel, images: torch.Tensor) -> tuple[float | None, float | None]:
+    """(noise, spread) of logits, None where not a number; both by those of the same weights in float64.
+
+    Noise: |float32 - float64| over how much the latter differ between images. Spread: that difference over their size.
+    """
+    true = copy.deepcopy(model).eval().double()(images.double())
     was_training = model.training
     found = model.eval()(images).double()
     model.train(was_training)
-    value = ((found - true).norm() / (true - true.mean(0)).norm().clamp_min(1e-30)).item()
-    return value if math.isfinite(value) else None
+    between = (true - true.mean(0)).norm()
+    noise = (found - true).norm() / between.clamp_min(1e-30)
+    spread = between / (true - true.mean()).norm().clamp_min(1e-30)
+    return finite(noise), finite(spread)
 
 
-@torch.no_grad()
-def spread_of(model: VisionModel, images: torch.Tensor) -> float | None:
-    """How much logits in float64 differ between images, over their size; None if not a number."""
-    true = copy.deepcopy(model).eval().double()(images.double())
-    value = ((true - true.mean(0)).norm() / (true - true.mean()).norm().clamp_min(1e-30)).item()
-    return value if math.isfinite(value) else None
+def finite(value: torch.Tensor) -> float | None:
+    """The number, or None."""
+    return value.item() if torch.isfinite(value) else None
 
 
 def judge(losses: Sequence[float], chance: float) -> dict[str, Any]:
