@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from polarvit.training import Trainer, checkpoint, recipe, train
+from polarvit.training import Trainer, checkpoint, distributed, recipe, train
 from polarvit.training.distributed import place
 from polarvit.training.evaluate import evaluate
 from polarvit.training.recipe import Recipe
@@ -127,6 +128,16 @@ def join_group(rank: int, world: int, port: int) -> None:
 def as_rank(rank: int, world: int, port: int, target: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     join_group(rank, world, port)
     target(*arguments)
+
+
+def leave_a_group(folder: Path) -> None:
+    """Join a group and leave it, then say how many threads there are while it is kept and once it is let go."""
+    threads = lambda: len(os.listdir("/proc/self/task"))  # noqa: E731
+    with distributed.place("cpu") as here:
+        here.sum(torch.ones(3))
+    kept = threads()
+    distributed._let_go()
+    (folder / f"{here.rank}.json").write_text(json.dumps([kept, threads()]))
 
 
 def together(world: int, target: Callable[..., Any], *arguments: Any, timeout: float = 120) -> None:

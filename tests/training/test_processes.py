@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import differing, first_gradients, run_quietly, tiny_recipe, together, weights
+from tiny_runs import differing, first_gradients, leave_a_group, run_quietly, tiny_recipe, together, weights
 
 from polarvit.training import Trainer, checkpoint, train
 from polarvit.training.run_folder import RunFolder
@@ -22,6 +24,15 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_threads_of_a_group_end_before_python_does(tmp_path: Path) -> None:
+    """One that wants Python's lock while the interpreter ends would abort the process."""
+    together(2, leave_a_group, tmp_path)
+    for rank in (0, 1):
+        kept, gone = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert gone < kept
 
 
 @pytest.mark.slow

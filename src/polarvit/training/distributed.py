@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,11 +57,21 @@ class Place:
 
 
 _left: list[object] = []
-"""Groups that were left, kept to the end of the process.
+"""Groups that were left, kept until the process is about to end.
 
 `DistributedDataParallel`, if it were the last to hold one, would join the group's threads without giving up Python's
 lock, which one of them may still want: PyTorch waits forever then.
 """
+
+
+@atexit.register
+def _let_go() -> None:
+    """Let groups end while Python still runs: a thread that wants its lock later is killed, and the process with it.
+
+    Here the last to hold them is Python itself, which gives up the lock while it joins their threads.
+    """
+    gc.collect()  # a model that still holds one
+    _left.clear()
 
 
 @contextmanager
