@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from polarvit.geometry.directions import first_axis, norm_of, squared_differences, wide
+from polarvit.geometry.directions import first_axis, norm_of, squared_differences, wide, wide_product
 from polarvit.geometry.door import geometric, need_broadcast, need_point, need_tensor
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
@@ -53,7 +53,7 @@ class _Centroid(torch.autograd.Function):
         heaviest = share.sum(-2).argmax(-1)
         centre = _take(u, heaviest)
         offset = u - centre
-        mean = (wide(share) @ wide(offset)).to(u.dtype)
+        mean = wide_product(share, offset).to(u.dtype)
         m2 = (mass * squared_differences(mean, offset)).sum(-1)
         ubar = centre + mean
         length = norm_of(ubar).squeeze(-1)
@@ -106,14 +106,14 @@ class _Centroid(torch.autograd.Function):
         slope_w = torch.where((m < 1).unsqueeze(-1), close, slope_w)
         slope_a = 0.5 * w * (up * (1 - cosh * chi) + under - cosh * chi * over)
         pull = grad_a * 0.5 * w * sinh * (up + over)
-        sideways = (wide(g) @ wide(offset.mT) - wide(g * mean).sum(-1, keepdim=True)).to(u.dtype)
+        sideways = (wide_product(g, offset.mT) - wide(g * mean).sum(-1, keepdim=True)).to(u.dtype)
 
         grad_w = grad_a * slope_w + sinh * turn * sideways
         to_a = (grad_a * slope_a + w * cosh * turn * sideways).sum(-2)
-        spin = (wide(w * sinh * turn).mT @ wide(g)).to(u.dtype)
+        spin = wide_product((w * sinh * turn).mT, g).to(u.dtype)
         spin = spin - (spin * u).sum(-1, keepdim=True) * u
         force = wide(pull)
-        to_u = (force.mT @ wide(mean) - force.sum(-2).unsqueeze(-1) * wide(offset)).to(u.dtype)
+        to_u = (wide_product(force.mT, mean) - force.sum(-2).unsqueeze(-1) * wide(offset)).to(u.dtype)
         return to_a, None, to_u + (pull * chi).sum(-2).unsqueeze(-1) * u + spin, grad_w
 
 
