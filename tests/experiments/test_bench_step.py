@@ -13,8 +13,10 @@ import pytest
 import torch
 from commands import call, done, flat
 from torch import Tensor, nn
+from torch._inductor.exc import InductorError
 
 from polarvit.experiments.bench import contestants, step
+from polarvit.experiments.bench import start as bench_start
 from polarvit.experiments.bench.contestants import BASE, CONTESTANTS, DEFAULT, Setting, build, chosen
 from polarvit.experiments.bench.start import cold_start
 from polarvit.models import AmbientTwin, PolarViT, create_model, list_models
@@ -89,6 +91,23 @@ def test_a_compilers_message_is_told_by_its_end() -> None:
     )
     assert step.in_short(error) == "RuntimeError: ValueError: too many registers"
     assert step.in_short(RuntimeError("")) == "RuntimeError: "
+
+
+def test_where_the_compiler_fails_smaller_kernels_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int | None] = []
+
+    def choosy(*arguments: Any, largest: int | None, **options: Any) -> Any:
+        tried.append(largest)
+        if largest == 8:
+            raise InductorError(RuntimeError("PassManager::run failed"), None)
+        return build(*arguments, largest=largest, **options)
+
+    monkeypatch.setattr(bench_start, "build", choosy)
+    plain = next(one for one in CONTESTANTS if one.key == "plain")
+    with pytest.warns(UserWarning, match="plain code: 8 loops in a kernel do not compile"):
+        started = bench_start.start(plain, NARROW, torch.device("cpu"), 2, "fp32", compiled=False)
+    assert tried == [8, 2]
+    assert started.facts["largest_kernel"] == 2
 
 
 def test_the_contestants_are_who_their_labels_say() -> None:

@@ -21,6 +21,7 @@ from polarvit.models.base import VisionModel
 from polarvit.models.config import PolarViTConfig
 from polarvit.models.entry import SIZES, Entry
 from polarvit.nn import (
+    BoostResidual,
     CentroidPool,
     ClassTokenPool,
     GyroLayerNorm,
@@ -55,8 +56,9 @@ class PolarBlock(nn.Module):
         self.residual2 = residual(c.residual, c.alpha, drop_path)
 
     def forward(self, x: PolarPoint, positions: Tensor, extent: Tensor, k: float | Tensor = 1.0) -> PolarPoint:
-        x = self.residual1(x, self.attention(self.norm1(x, k=k), positions, extent, k=k), k=k)
-        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k), k=k)
+        begin = self.training and isinstance(self.residual1, BoostResidual)  # steps that no one else sees
+        x = self.residual1(x, self.attention(self.norm1(x, k=k), positions, extent, k=k, begin=begin), k=k)
+        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k, begin=begin), k=k)
 
 
 class PolarViT(VisionModel):

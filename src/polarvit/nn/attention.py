@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from polarvit.geometry.scaled import rescale, restore
 from polarvit.kernels import polar_attention
 from polarvit.kernels.attention.reference import attention_weights
 from polarvit.kernels.heads import merge_heads, project_heads
-from polarvit.nn.linear import PolarLinear, joined
+from polarvit.nn.linear import Begun, PolarLinear, joined
 from polarvit.nn.position import HoroShift, NoShift, PositionalEncoding
 from polarvit.nn.precision import full, halved, in_full_precision, product_features_first
 from polarvit.parameters import NO_DECAY, Role
@@ -62,6 +62,7 @@ class PolarAttention(nn.Module):
         self.log_gain = nn.Parameter(torch.zeros(3, heads))
         self.log_temperature = nn.Parameter(torch.full((heads,), math.log(temperature)))
 
+    @overload
     def forward(
         self,
         x: PolarPoint,
@@ -70,12 +71,36 @@ class PolarAttention(nn.Module):
         *,
         k: float | Tensor = 1.0,
         mask: Tensor | None = None,
-    ) -> PolarPoint:
+    ) -> PolarPoint: ...
+
+    @overload
+    def forward(
+        self,
+        x: PolarPoint,
+        positions: Tensor | None = None,
+        extent: Tensor | None = None,
+        *,
+        k: float | Tensor = 1.0,
+        mask: Tensor | None = None,
+        begin: bool,
+    ) -> PolarPoint | Begun: ...
+
+    def forward(
+        self,
+        x: PolarPoint,
+        positions: Tensor | None = None,
+        extent: Tensor | None = None,
+        *,
+        k: float | Tensor = 1.0,
+        mask: Tensor | None = None,
+        begin: bool = False,
+    ) -> PolarPoint | Begun:
+        """The point; with `begin` the output layer is left `Begun`."""
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape):
             expected, got = f"{torch.bool} {list(x.shape)}", f"{mask.dtype} {list(mask.shape)}"
             raise ValueError(f"PolarAttention: mask must be {expected}, got {got}")
         q, key, v = self.project(x, positions, extent, k=k)
-        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k, half=halved(x)), k=k)
+        return self.out(self.merge(self.attend(q, key, v, k=k, mask=mask), k=k, half=halved(x)), k=k, begin=begin)
 
     def project(
         self, x: PolarPoint, positions: Tensor | None, extent: Tensor | None, *, k: float | Tensor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,18 @@ from polarvit.nn.radius import RadiusRule, radius_rule
 from polarvit.parameters import ORDINARY, Role
 
 Activation = Literal["relu", "gelu"]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A polar layer of which the matrix product is done; what is left of it may be one with what comes next."""
+
+    layer: PolarLinear
+    source: PolarPoint
+    product: Tensor
+
+    def finish(self, *, k: float | Tensor = 1.0) -> PolarPoint:
+        return self.layer.finish(self.source, self.product, k=k)
 
 
 class PolarLinear(nn.Module):
@@ -72,11 +85,23 @@ class PolarLinear(nn.Module):
         self.weight.copy_(whole[:, 1:])
         self.time_weight.copy_(whole[:, 0] if self.time_init == "full" else torch.zeros_like(whole[:, 0]))
 
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+    @overload
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint: ...
+
+    @overload
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool) -> PolarPoint | Begun: ...
+
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
+        """The point; with `begin` it is left `Begun`, for a `BoostResidual` to finish."""
         if x.dim != self.in_features:
             raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
-        half = self.before_product and halved(x)
-        return self.finish(x, rough_product(x.direction, self.joined_weight()), k=k, half=half)
+        y = rough_product(x.direction, self.joined_weight())
+        return Begun(self, x, y) if begin else self.finish(x, y, k=k, half=self.before_product and halved(x))
+
+    @property
+    def steps(self) -> bool:
+        """Whether its point can be a step that no one writes down: an affine rule without a bound, no activation."""
+        return self.activation is None and self.rule.affine and not self.rule.bounded
 
     def joined_weight(self) -> Tensor:
         """W_s, and below it phi, so that one product gives both; padded to a multiple of 8 rows."""
@@ -132,5 +157,12 @@ class PolarMLP(nn.Module):
         self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init, before_product=True)
         self.fc2 = PolarLinear(hidden, dim, rule=rule, time_init=time_init)
 
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
-        return self.fc2(self.fc1(x, k=k), k=k)
+    @overload
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint: ...
+
+    @overload
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool) -> PolarPoint | Begun: ...
+
+    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
+        """The point; with `begin` its last layer is left `Begun`."""
+        return self.fc2(self.fc1(x, k=k), k=k, begin=begin)

@@ -11,6 +11,8 @@ from polarvit.geometry import PolarPoint, from_ambient, gyroadd, to_ambient
 from polarvit.geometry.directions import across, norm_and_direction, scaled_polar
 from polarvit.geometry.scaled import rescale, restore, sh
 from polarvit.kernels.residual import boost_residual
+from polarvit.kernels.step import step_residual
+from polarvit.nn.linear import Begun
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import NO_DECAY, Role
 
@@ -57,12 +59,19 @@ class BoostResidual(Residual):
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
 
     @in_full_precision
-    def forward(self, x: PolarPoint, step: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint:
+    def forward(self, x: PolarPoint, step: PolarPoint | Begun, *, k: float | Tensor = 1.0) -> PolarPoint:
+        """The moved points. A step that is only `Begun` is finished on the way, in one kernel where there is one."""
         kept = self.kept(x)
-        a, b = rescale(x.radius, k), rescale(step.radius, k)
-        radius, direction = boost_residual(
-            a, x.direction, b, step.direction, full(self.alpha), kept if isinstance(kept, Tensor) else None
-        )
+        factors = full(self.alpha), kept if isinstance(kept, Tensor) else None
+        a = rescale(x.radius, k)
+        if isinstance(step, Begun) and step.layer.steps:
+            layer, c = step.layer, rescale(full(step.source.radius), k)
+            radius, direction = step_residual(
+                a, x.direction, step.product, c, full(layer.time_weight), *layer.rule.scalars(), *factors
+            )
+        else:
+            point = step.finish(k=k) if isinstance(step, Begun) else step
+            radius, direction = boost_residual(a, x.direction, rescale(point.radius, k), point.direction, *factors)
         return PolarPoint(restore(radius, k), direction)
 
 

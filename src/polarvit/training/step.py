@@ -69,6 +69,7 @@ class TrainingStep:
         self.after_step = getattr(getattr(model, "module", model), "after_step", None)
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.side: torch.cuda.Stream | None = None
         self.rate = torch.zeros((), device=place.device) if graph else None
         if self.rate is not None:
             for group in optimizer.param_groups:
@@ -114,12 +115,12 @@ class TrainingStep:
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _aside(self, images: Tensor, targets: Tensor) -> Tensor:
-        """A warm-up step on a side stream, as capture wants it."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        """A warm-up step on a side stream, as capture wants it; one stream for all, as each keeps its workspaces."""
+        self.side = self.side or torch.cuda.Stream()
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
             loss = self._run(images, targets)
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self.side)
         return loss
 
     def _capture(self, images: Tensor, targets: Tensor) -> None:

@@ -25,9 +25,9 @@ from polarvit.training.settings import SettingsError
 BASE = "euclidean"
 NARROW: dict[str, Any] = {"depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
 """Sizes where there is no GPU."""
-LARGEST_PLAIN = 16
-"""Loops in one kernel of the plain code. Left alone (64), the backward of its block has a kernel on which Triton 3.6
-fails ("operand does not dominate this use", in its pass that removes layout conversions)."""
+SMALLER = (8, 2)
+"""Loops in one kernel of the plain code, and what to try where that fails. Left alone (64), and with 16, its block has
+a kernel on which Triton 3.6 fails ("operand does not dominate this use", where it removes layout conversions)."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ class Setting:
 class Contestant:
     """One of them: the word to ask for it, its name in tables, and whether it may use the fused kernels.
 
-    `model` is a registered name, for those that are nothing but one.
+    `model` is a registered name, for those that are nothing but one; `largest` is how many loops a compiled kernel may
+    take in, and what to try next where a compiler fails on them.
     """
 
     key: str
     label: str
     fused: bool = False
     model: str = ""
+    largest: tuple[int | None, ...] = (None,)
 
     def kernels(self) -> AbstractContextManager[None]:
         """The kernels it runs with, to be entered around everything that compiles or runs it."""
@@ -77,7 +79,7 @@ CONTESTANTS = (
     Contestant("timm", "timm ViT, mean readout"),
     Contestant("polar", "Polar-ViT", fused=True),
     Contestant("joint", "Polar-ViT, joint shift", fused=True),
-    Contestant("plain", "Polar-ViT, plain code"),
+    Contestant("plain", "Polar-ViT, plain code", largest=SMALLER),
     Contestant("lorentz", "Lorentz ViT, ambient"),
 )
 DEFAULT = tuple(one.key for one in CONTESTANTS if one.key != "joint")
@@ -102,9 +104,17 @@ def timm_installed() -> bool:
 
 
 def build(
-    one: Contestant, setting: Setting, images: Tensor, *, compiled: bool, precision: Precision = "tf32"
+    one: Contestant,
+    setting: Setting,
+    images: Tensor,
+    *,
+    compiled: bool,
+    precision: Precision = "tf32",
+    largest: int | None = None,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The model in training mode on the device of `images`, calibrated on them, and what to record about it.
+
+    `largest` is one of the contestant's.
 
     Where the registry has no `lorentz_vit_*` of this size, the ambient twin of Polar-ViT stands in; it runs eagerly.
     """
@@ -136,8 +146,8 @@ def build(
         assert isinstance(model, PolarViT)
         return AmbientTwin(model), {"name": f"AmbientTwin({name})", "compiled": False}
     if compiled:
-        model.compile_blocks(largest_kernel=LARGEST_PLAIN if one.key == "plain" else None)
-    return model, {"name": name, "options": extra, "compiled": compiled}
+        model.compile_blocks(largest_kernel=largest)
+    return model, {"name": name, "options": extra, "compiled": compiled, "largest_kernel": largest}
 
 
 def _registered(

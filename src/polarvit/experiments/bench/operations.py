@@ -26,7 +26,7 @@ from polarvit.nn import (
     grid_positions,
     positional_encoding,
 )
-from polarvit.nn.linear import joined
+from polarvit.nn.linear import Begun, joined
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,18 @@ def residual(s: Sizes, device: torch.device, plain: bool) -> Prepared:
     return prepared(layer, lambda a, u, b, v: layer(PolarPoint(a, u), PolarPoint(b, v)), inputs)
 
 
+def step(s: Sizes, device: torch.device, plain: bool) -> Prepared:
+    layer, residual = PolarLinear(s.hidden, s.dim).to(device), BoostResidual().to(device)
+    radius, direction = points((s.batch, s.tokens, s.dim), device)
+    source, unused = points((s.batch, s.tokens, s.hidden), device)
+    y = product_of(len(layer.joined_weight()), s, s.hidden, device)
+
+    def function(a: Tensor, u: Tensor, c: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return tuple(residual(PolarPoint(a, u), Begun(layer, PolarPoint(c, unused), y)))
+
+    return Prepared(function, [radius, direction, source, y], [*layer.parameters(), *residual.parameters()])
+
+
 def norm(s: Sizes, device: torch.device, plain: bool) -> Prepared:
     layer = GyroLayerNorm(s.dim).to(device)
     return prepared(layer, lambda a, u: layer(PolarPoint(a, u)), points((s.batch, s.tokens, s.dim), device))
@@ -165,5 +177,6 @@ OPERATIONS = (
     Operation("linear", "product to point", linear(None)),
     Operation("linear-gelu", "product to point with GELU", linear("gelu")),
     Operation("residual", "boost residual", residual),
+    Operation("step", "product to moved tokens", step),
     Operation("read-out", "pooling and head", read_out, fused=False),
 )

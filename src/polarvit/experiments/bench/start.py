@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._inductor.exc import InductorError
 
 import polarvit
 from polarvit.experiments.bench.contestants import CONTESTANTS, Contestant, Setting, build
@@ -49,11 +51,34 @@ class Started:
 def start(
     one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, *, compiled: bool
 ) -> Started:
-    """Build, compile and take the first step; on a GPU the later ones are a CUDA graph. Enter `one.kernels()` first."""
+    """Build, compile and take the first step; on a GPU the later ones are a CUDA graph. Enter `one.kernels()` first.
+
+    Where the compiler fails, the contestant's next way to compile is tried.
+    """
     set_precision(precision)
+    for largest in one.largest[:-1]:
+        try:
+            return _start(one, setting, device, batch, precision, compiled=compiled, largest=largest)
+        except InductorError as error:
+            text = " ".join(str(error).split())
+            warnings.warn(f"{one.label}: {largest} loops in a kernel do not compile ({text[:200]})", stacklevel=2)
+            torch._dynamo.reset()
+    return _start(one, setting, device, batch, precision, compiled=compiled, largest=one.largest[-1])
+
+
+def _start(
+    one: Contestant,
+    setting: Setting,
+    device: torch.device,
+    batch: int,
+    precision: Precision,
+    *,
+    compiled: bool,
+    largest: int | None,
+) -> Started:
     images = torch.randn(batch, 3, setting.image, setting.image, device=device)
     targets = torch.randn(batch, setting.classes, device=device).softmax(-1)
-    model, facts = build(one, setting, images, compiled=compiled, precision=precision)
+    model, facts = build(one, setting, images, compiled=compiled, precision=precision, largest=largest)
     cuda = device.type == "cuda"
     optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda, compile=None if compiled else False)
     started = Started(

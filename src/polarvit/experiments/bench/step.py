@@ -134,6 +134,9 @@ def prepare(
     torch._dynamo.reset()
     gc.collect()  # after the reset: what the contestant before leaves behind must not be freed while this one counts
     cuda = device.type == "cuda"
+    if cuda:
+        torch.cuda.synchronize(device)
+        torch._C._cuda_clearCublasWorkspaces()  # every contestant pays for its own, as in a process of its own
     before = torch.cuda.memory_allocated(device) if cuda else 0
     began = time.perf_counter()
     with one.kernels():

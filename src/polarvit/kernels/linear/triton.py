@@ -1,6 +1,6 @@
 """Forward and backward kernel of the polar linear layer's epilogue: rows are tokens, columns output features."""
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,assignment"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,assignment,misc"
 # ruff: noqa: RUF005 - Triton adds tuples but does not unpack them
 
 import triton
@@ -48,23 +48,20 @@ def growth(a, ROOT_K: tl.constexpr):
 
 
 @triton.jit
-def linear_forward_kernel(
-    product, a_in, time_weight, beta, slope, phi0, out_radius, out, out_norm, ROWS,
+def point_of(
+    product, a_in, time_weight, beta, slope, phi0, rows, valid,
     WIDTH: tl.constexpr, STRIDE: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
-    BLOCK: tl.constexpr, ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
+    ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
 ):  # fmt: skip
+    """Directions by pieces, radii and |h| of some rows."""
     EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
-    first = tl.program_id(0).to(tl.int64) * BLOCK
-    rows = tl.arange(0, BLOCK)
-    valid = first + rows < ROWS
-    product += first * STRIDE
-    a = tl.load(a_in + first + rows, mask=valid, other=0.0)
+    a = tl.load(a_in + rows, mask=valid, other=0.0)
     dot = tl.load(product + rows * STRIDE + WIDTH, mask=valid, other=0.0).to(tl.float32)
     ch = scaled_cosh(a)
     klein = scaled_sinh(a) / ch
     c = growth(a, ROOT_K)
     hs = ()
-    squares = tl.zeros([BLOCK, LANES], tl.float32)
+    squares = tl.zeros([rows.shape[0], LANES], tl.float32)
     for i in tl.static_range(PIECES):
         columns = piece_columns(i, LANES, HEIGHT)
         p = load_piece(product, rows, valid, columns, STRIDE, WIDTH, LANES, EXACT)
@@ -76,14 +73,32 @@ def linear_forward_kernel(
     zero = norm == 0.0
     length = tl.where(zero, ORIGIN, norm)
     inverse = 1.0 / length
+    lone = per_row(zero) & (piece_columns(0, LANES, HEIGHT) == 0)[None, :, :]
+    us = (hs[0] * per_row(inverse) + tl.where(lone, 1.0, 0.0),)
+    for i in tl.static_range(1, PIECES):
+        us = us + (hs[i] * per_row(inverse),)
+    l = tl.load(beta) * (a + tl.log(length * ch)) + tl.load(slope) * a + klein * dot + tl.load(phi0)
+    return us, radius_of_log_sinh(l), norm
+
+
+@triton.jit
+def linear_forward_kernel(
+    product, a_in, time_weight, beta, slope, phi0, out_radius, out, out_norm, ROWS,
+    WIDTH: tl.constexpr, STRIDE: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
+    BLOCK: tl.constexpr, ACTIVATION: tl.constexpr, ROOT_K: tl.constexpr,
+):  # fmt: skip
+    EXACT: tl.constexpr = LANES * HEIGHT * PIECES == WIDTH
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    rows = tl.arange(0, BLOCK)
+    valid = first + rows < ROWS
+    us, radius, norm = point_of(
+        product + first * STRIDE, a_in + first, time_weight, beta, slope, phi0, rows, valid,
+        WIDTH, STRIDE, LANES, HEIGHT, PIECES, ACTIVATION, ROOT_K,
+    )  # fmt: skip
     for i in tl.static_range(PIECES):
         columns = piece_columns(i, LANES, HEIGHT)
-        u = hs[i] * per_row(inverse)
-        if i == 0:
-            u += tl.where(per_row(zero) & (columns == 0)[None, :, :], 1.0, 0.0)
-        store_piece(out + first * WIDTH, rows, valid, columns, u, WIDTH, WIDTH, LANES, EXACT)
-    l = tl.load(beta) * (a + tl.log(length * ch)) + tl.load(slope) * a + klein * dot + tl.load(phi0)
-    tl.store(out_radius + first + rows, radius_of_log_sinh(l), mask=valid)
+        store_piece(out + first * WIDTH, rows, valid, columns, us[i], WIDTH, WIDTH, LANES, EXACT)
+    tl.store(out_radius + first + rows, radius, mask=valid)
     tl.store(out_norm + first + rows, norm, mask=valid)
 
 
