@@ -1,16 +1,19 @@
 """A whole model through the fused kernels gives what the plain code gives."""
 
+import pytest
 import torch
 
 from polarvit.kernels.pick import kernels
 from polarvit.models import create_model
 
+NARROW = {"num_classes": 5, "img_size": 8, "patch_size": 4, "depth": 1, "dim": 16, "mlp_dim": 24, "heads": 2}
+CHOICES = [{}, {"k": 2.5, "learn_k": True}, {"rule": "lorentz"}, {"rule": "hard_bound"}, {"residual": "exact_boost"}]
 
-def test_a_model_through_the_kernels_agrees_with_the_plain_one_in_float64(device):
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_a_model_through_the_kernels_agrees_with_the_plain_one_in_float64(choice, device):
     torch.manual_seed(0)
-    model = create_model(
-        "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=24, heads=2, drop_path=0.0
-    ).to(device)
+    model = create_model("polar_vit_tiny", **NARROW, **choice, drop_path=0.0).to(device)
     with torch.no_grad():
         for p in model.parameters():
             p += 0.05 * torch.randn_like(p)
@@ -31,9 +34,7 @@ def test_a_model_through_the_kernels_agrees_with_the_plain_one_in_float64(device
 
 def test_under_autocast_the_kernels_round_what_the_plain_code_rounds(device):
     torch.manual_seed(0)
-    model = create_model(
-        "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=24, heads=2, drop_path=0.0
-    ).to(device)
+    model = create_model("polar_vit_tiny", **NARROW, drop_path=0.0).to(device)
     images = torch.randn(2, 3, 8, 8, device=device)
     results = []
     for choice in ("interpreted" if device.type == "cpu" else "auto", "plain"):
@@ -45,3 +46,13 @@ def test_under_autocast_the_kernels_round_what_the_plain_code_rounds(device):
     (ours, fused), (theirs, plain) = results
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0.02)
     assert (fused - plain).norm() < 0.03 * plain.norm()
+
+
+def test_hooks_of_a_model_in_evaluation_see_every_point(device):
+    model = create_model("polar_vit_tiny", **NARROW).to(device).eval()
+    block = model.blocks[0]
+    seen = []
+    for module in (block.attention, block.attention.out, block.mlp, block.mlp.fc2):
+        module.register_forward_hook(lambda module, inputs, out: seen.append(out.radius.shape))
+    model(torch.randn(2, 3, 8, 8, device=device))
+    assert seen == [(2, 4)] * 4
