@@ -16,6 +16,11 @@ import triton
 import triton.language as tl
 
 
+def lanes(width: int) -> int:
+    """At most six chunks, so that a row's numbers stay in registers; down to 32, 128 bytes, which memory likes."""
+    return min(triton.next_power_of_2(width), max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
+
+
 def pieces(width: int, lanes: int) -> dict[str, int]:
     """LANES, HEIGHT and PIECES of a kernel that takes whole rows: as few pieces as can be, no more than six."""
     chunks = triton.cdiv(width, lanes)

@@ -22,6 +22,7 @@ from polarvit.kernels.attention.near_backward import ROW_SUMS, near_backward_ker
 from polarvit.kernels.attention.near_forward import near_chords_kernel, near_forward_kernel
 from polarvit.kernels.attention.products import attention_reach_kernel
 from polarvit.kernels.attention.wide import value_chords_kernel, wide_forward_kernel
+from polarvit.kernels.outputs import new_output
 from polarvit.kernels.sums import sum_rows
 
 Points = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -116,11 +117,6 @@ def side(n: int, m: int) -> int:
 def padded(width: int, least: int = 1) -> int:
     """The power of two that holds `width`; a product needs at least 16."""
     return max(least, triton.next_power_of_2(width))
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def packed_keys(key_radius: Tensor, key: Tensor, value_radius: Tensor, value: Tensor) -> Tensor:

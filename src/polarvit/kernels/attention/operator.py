@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polarvit.kernels.attention.launches import backward, forward, new_output
+from polarvit.kernels.attention.launches import backward, forward
+from polarvit.kernels.outputs import new_output
 
 
 @torch.library.custom_op("polarvit::attention", mutates_args=())

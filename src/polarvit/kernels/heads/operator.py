@@ -9,16 +9,12 @@ import triton
 from torch import Tensor
 
 from polarvit.kernels.heads.triton import merge_backward_kernel, merge_kernel, project_backward_kernel, project_kernel
+from polarvit.kernels.outputs import new_output
 from polarvit.kernels.sums import sum_rows
 
 MODES = {"none": 0, "separate": 1, "joint": 2}
 TURNS = 1
 """Blocks of tokens that a program of the backward kernel takes one after the other."""
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def tiles(heads: int, width: int, numbers: int = 8192) -> dict[str, int]:

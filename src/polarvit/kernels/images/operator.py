@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from polarvit.kernels.images import triton_finish, triton_norm, triton_small
+from polarvit.kernels.outputs import new_output
 from polarvit.kernels.sums import row_length, sum_rows
 
 NUMBERS, WARPS, PROGRAMS = 1024, 4, 1024
@@ -30,11 +31,6 @@ def grid(rows: int, pad: int, most: int | None = None) -> Grid:
     blocks = triton.cdiv(rows, block)
     turns = 1 if most is None else triton.cdiv(blocks, most)
     return Grid(block, turns, triton.cdiv(blocks, turns))
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def pad_of(u: Tensor) -> int:

@@ -10,7 +10,8 @@ import triton
 from torch import Tensor
 
 from polarvit.kernels.linear.triton import linear_backward_kernel, linear_forward_kernel
-from polarvit.kernels.pieces import pieces
+from polarvit.kernels.outputs import new_output
+from polarvit.kernels.pieces import lanes, pieces
 from polarvit.kernels.sums import row_length, sum_rows
 
 ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2}
@@ -43,16 +44,6 @@ def backward_launch(width: int, activation: int) -> Launch:
         row = triton.next_power_of_2(triton.cdiv(width, 3))
         return Launch(row, row // 128, 264 * 1024 // row)
     return Launch(lanes(width), 4, 264)
-
-
-def lanes(width: int) -> int:
-    """At most six chunks, so that a row's numbers stay in registers; down to 32, 128 bytes, which memory likes."""
-    return min(triton.next_power_of_2(width), max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def forward_outputs(product: Tensor, width: int, half: bool) -> tuple[Tensor, Tensor, Tensor]:

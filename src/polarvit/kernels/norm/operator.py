@@ -23,6 +23,7 @@ from polarvit.kernels.norm.divided_backward import (
 )
 from polarvit.kernels.norm.triton import norm_forward_kernel
 from polarvit.kernels.norm.triton_backward import norm_backward_kernel
+from polarvit.kernels.outputs import new_output
 from polarvit.kernels.pieces import pieces
 from polarvit.kernels.sums import row_length, sum_rows
 
@@ -65,11 +66,6 @@ def forward_launch(count: int, width: int) -> Launch:
 def backward_launch(count: int, width: int) -> Launch:
     """The same."""
     return forward_launch(count, width)
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def by_rows(width: int, launch: Launch) -> dict[str, Any]:

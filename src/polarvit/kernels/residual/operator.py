@@ -13,7 +13,8 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.pieces import pieces
+from polarvit.kernels.outputs import new_output
+from polarvit.kernels.pieces import lanes, pieces
 from polarvit.kernels.residual.triton import residual_forward_kernel
 from polarvit.kernels.residual.triton_backward import residual_backward_kernel
 from polarvit.kernels.sums import sum_rows
@@ -43,16 +44,6 @@ def forward_launch(count: int, width: int) -> Launch:
 def backward_launch(count: int, width: int) -> Launch:
     """Rows do not depend on each other: small tiles, many programs."""
     return Launch(lanes(width), max(1, min(triton.next_power_of_2(count), 1024 // lanes(width))), 8)
-
-
-def lanes(width: int) -> int:
-    """At most six chunks, so that a row's numbers stay in registers; down to 32, 128 bytes, which memory likes."""
-    return min(triton.next_power_of_2(width), max(32, triton.next_power_of_2(triton.cdiv(width, 6))))
-
-
-def new_output(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
 
 
 @torch.library.custom_op("polarvit::boost_residual", mutates_args=())

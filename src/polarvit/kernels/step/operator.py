@@ -12,8 +12,9 @@ import torch
 import triton
 from torch import Tensor
 
-from polarvit.kernels.pieces import pieces
-from polarvit.kernels.residual.operator import Launch, forward_launch, lanes
+from polarvit.kernels.outputs import new_output
+from polarvit.kernels.pieces import lanes, pieces
+from polarvit.kernels.residual.operator import Launch, forward_launch
 from polarvit.kernels.step.triton import step_forward_kernel
 from polarvit.kernels.step.triton_backward import step_backward_kernel
 from polarvit.kernels.sums import row_length, sum_rows
@@ -22,11 +23,6 @@ from polarvit.kernels.sums import row_length, sum_rows
 def backward_launch(count: int, width: int) -> Launch:
     """Half the rows and warps of the residual's: a thread needs 170 registers, so that three such programs fit."""
     return Launch(lanes(width), max(1, min(triton.next_power_of_2(count), 512 // lanes(width))), 4)
-
-
-def new_output(shape: tuple[int, ...], like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Every tensor a kernel writes comes from here; the tests fill it with NaN first."""
-    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 @torch.library.custom_op("polarvit::step_residual", mutates_args=())
