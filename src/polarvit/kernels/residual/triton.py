@@ -92,6 +92,26 @@ def step_factor(size, kept, sample, HAS_KEPT: tl.constexpr):
 
 
 @triton.jit
+def moved_rows(
+    radius, step, xs, ys, factor, mean, N,
+    LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """Signed radii and directions, by pieces, of tokens moved by steps; WHOLE: all of a sample, `mean` is theirs."""
+    gaps, side, chord = gaps_of(xs, ys, PIECES)
+    along, sideways, _, _, _, _, _ = boost(radius, step, factor, chord)
+    radial = step * side * (1.0 - chord)
+    if WHOLE:
+        mean = tl.sum(radial, 0) / N
+    moved = radius + factor * (radial - mean)
+    sign = per_row(tl.where(moved < 0.0, -1.0, 1.0))
+    units = turned(xs, gaps, along, sideways, side, chord, LANES, HEIGHT, PIECES)
+    signed = (units[0] * sign,)
+    for i in tl.static_range(1, PIECES):
+        signed = signed + (units[i] * sign,)
+    return moved, signed
+
+
+@triton.jit
 def residual_forward_kernel(
     a, u, b, v, size, kept, out_radius, out, signed, N,
     WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
@@ -127,16 +147,9 @@ def residual_forward_kernel(
         step = tl.load(b + rows, mask=valid, other=0.0)
         xs = load_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
         ys = load_rows(v, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
-        gaps, side, chord = gaps_of(xs, ys, PIECES)
-        along, sideways, _, _, _, _, _ = boost(radius, step, factor, chord)
-        radial = step * side * (1.0 - chord)
-        if WHOLE:
-            mean = tl.sum(radial, 0) / N
-        moved = radius + factor * (radial - mean)
-        sign = tl.where(moved < 0.0, -1.0, 1.0)
-        units = turned(xs, gaps, along, sideways, side, chord, LANES, HEIGHT, PIECES)
+        moved, units = moved_rows(radius, step, xs, ys, factor, mean, N, LANES, HEIGHT, PIECES, WHOLE)
         for i in tl.static_range(PIECES):
             columns = piece_columns(i, LANES, HEIGHT)
-            store_piece(out, rows, valid, columns, units[i] * per_row(sign), WIDTH, WIDTH, LANES, EXACT)
+            store_piece(out, rows, valid, columns, units[i], WIDTH, WIDTH, LANES, EXACT)
         tl.store(out_radius + sample * N + rows, tl.abs(moved), mask=valid)
         tl.store(signed + sample * N + rows, moved, mask=valid)

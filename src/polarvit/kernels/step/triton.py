@@ -11,7 +11,7 @@ import triton.language as tl
 
 from polarvit.kernels.linear.triton import NONE, point_of
 from polarvit.kernels.pieces import fold, load_rows, per_row, piece_columns, store_piece
-from polarvit.kernels.residual.triton import boost, gaps_of, step_factor, turned
+from polarvit.kernels.residual.triton import moved_rows, step_factor
 
 
 @triton.jit
@@ -55,17 +55,10 @@ def step_forward_kernel(
         )  # fmt: skip
         step = tl.where(valid, step, 0.0)
         xs = load_rows(u, rows, valid, WIDTH, LANES, HEIGHT, PIECES)
-        gaps, side, chord = gaps_of(xs, ys, PIECES)
-        along, sideways, _, _, _, _, _ = boost(radius, step, factor, chord)
-        radial = step * side * (1.0 - chord)
-        if WHOLE:
-            mean = tl.sum(radial, 0) / N
-        moved = radius + factor * (radial - mean)
-        sign = tl.where(moved < 0.0, -1.0, 1.0)
-        units = turned(xs, gaps, along, sideways, side, chord, LANES, HEIGHT, PIECES)
+        moved, units = moved_rows(radius, step, xs, ys, factor, mean, N, LANES, HEIGHT, PIECES, WHOLE)
         for i in tl.static_range(PIECES):
             columns = piece_columns(i, LANES, HEIGHT)
-            store_piece(out, rows, valid, columns, units[i] * per_row(sign), WIDTH, WIDTH, LANES, EXACT)
+            store_piece(out, rows, valid, columns, units[i], WIDTH, WIDTH, LANES, EXACT)
         tl.store(out_radius + place, tl.abs(moved), mask=valid)
         tl.store(signed + place, moved, mask=valid)
         tl.store(out_step + place, step, mask=valid)
