@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mpmath
 import pytest
 import torch
 
 from polarvit.geometry import PolarPoint, from_space, from_tangent0, to_space
-from polarvit.nn import PolarMLR, PolarPatchEmbed
+from polarvit.nn import CentroidPool, PolarMLR, PolarPatchEmbed
 from polarvit.nn.embed import patchify, resize_table
 
 
@@ -99,3 +101,60 @@ def test_logits_are_odd_in_the_normal_at_any_radius() -> None:
         assert here.abs().min() > 0
         grads = torch.autograd.grad(here.sum(), head.parameters())
         assert all(torch.isfinite(g).all() for g in grads)
+
+
+def points_and_head(samples: int, dtype: torch.dtype = torch.float32) -> tuple[PolarPoint, PolarMLR]:
+    """Points of which the first two lie on a class's normal and against another's."""
+    torch.manual_seed(0)
+    head = PolarMLR(6, 5)
+    direction = torch.nn.functional.normalize(torch.randn(samples, 6), dim=-1)
+    direction[0] = head.normal[1].detach() / head.normal[1].detach().norm()
+    direction[1] = -head.normal[2].detach() / head.normal[2].detach().norm()
+    radius = 0.5 + 2 * torch.rand(samples)
+    point = PolarPoint(radius.to(dtype).requires_grad_(), direction.to(dtype).requires_grad_())
+    return point, head.to(dtype)
+
+
+def logits_and_gradients(function: Any, point: PolarPoint, head: PolarMLR) -> list[torch.Tensor]:
+    logits = function(point)
+    ways = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1)).to(logits)
+    gradients = torch.autograd.grad((logits * ways).sum(), [point.radius, point.direction, *head.parameters()])
+    return [logits.detach(), *gradients]
+
+
+def test_gradients_on_a_normal_and_against_one_are_those_of_float64() -> None:
+    ours, exact = (
+        logits_and_gradients(head, point, head)
+        for point, head in (points_and_head(9), points_and_head(9, torch.float64))
+    )
+    for x, y in zip(ours, exact, strict=True):
+        assert x.isfinite().all()
+        assert (x - y).norm() <= 2e-6 * y.norm()
+
+
+@pytest.mark.parametrize("samples", [1, 9])
+def test_the_compiled_read_out_writes_differences_out_and_gives_the_same(samples: int) -> None:
+    torch.manual_seed(2)
+    _, head = points_and_head(2)
+    tokens = PolarPoint(
+        torch.rand(samples, 4).requires_grad_(),
+        torch.nn.functional.normalize(torch.randn(samples, 4, 6), dim=-1).requires_grad_(),
+    )
+    pool = CentroidPool()
+
+    def read_out(x: PolarPoint) -> torch.Tensor:
+        return head(pool(x))
+
+    calls: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        for module in graph.modules():
+            calls.extend(str(node.target) for node in module.graph.nodes)
+        return graph.forward
+
+    torch.compile(read_out, backend=backend, fullgraph=True)(tokens)
+    assert not [name for name in calls if "cdist" in name]
+    torch._dynamo.reset()
+    ours = logits_and_gradients(torch.compile(read_out, backend="aot_eager", fullgraph=True), tokens, head)
+    for x, y in zip(ours, logits_and_gradients(read_out, tokens, head), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-6)

@@ -122,27 +122,27 @@ def across(u: Tensor, v: Tensor) -> Tensor:
 
 
 SPREAD_OUT = 2**25
-"""Differences at most for which a compiled `squared_differences` is written out."""
+"""Differences at most that compiled code writes out; a compiler makes one loop of them."""
 
 
 def squared_differences(x: Tensor, y: Tensor) -> Tensor:
-    """|x_i - y_j|^2 for x [..., N, n], y [..., M, n]: [..., N, M] from differences, no [N, M, n] tensor.
+    """|x_i - y_j|^2 for x [..., N, n], y [..., M, n]: [..., N, M], from differences.
 
-    One row, and what the compiler turns into a single loop, is written out; else `cdist`, which forms no such tensor.
+    By `cdist`, which forms no [N, M, n] tensor; compiled, written out, where it is one kernel instead of a call.
     """
-    rows = x.shape[-2]
-    fixed = isinstance(rows, int) and isinstance(y.numel(), int)  # not so in an exported program of any batch
-    if fixed and (rows == 1 or (torch.compiler.is_compiling() and y.numel() * rows <= SPREAD_OUT)):
+    rows, size = x.shape[-2], y.numel()
+    fixed = isinstance(rows, int) and isinstance(size, int)  # not so in an exported program of any batch
+    if torch.compiler.is_compiling() and fixed and (rows == 1 or size * rows <= SPREAD_OUT):
         return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(-1)
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def wide_product(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y for [..., N, M] and [..., M, n] with `wide` sums; without a matrix unit where one row or column is all."""
+    """x @ y for [..., N, M] and [..., M, n] with `wide` sums; compiled, without a product where N or M is 1."""
     x, y = wide(x), wide(y)
-    if x.shape[-1] == 1:
+    if torch.compiler.is_compiling() and x.shape[-1] == 1:
         return x * y
-    if x.shape[-2] == 1:
+    if torch.compiler.is_compiling() and x.shape[-2] == 1:
         return (x.mT * y).sum(-2, keepdim=True)
     return x @ y
 

@@ -26,7 +26,7 @@ def sum_rows_kernel(partials, out, P, C, STRIDE, ROWS: tl.constexpr, COLUMNS: tl
     for start in range(0, P, ROWS):
         rows = start + lanes
         mask = (rows < P)[:, None] & inside[None, :]
-        total += tl.load(partials + rows[:, None] * STRIDE + columns[None, :], mask=mask, other=0.0)
+        total += tl.load(partials + rows[:, None].to(tl.int64) * STRIDE + columns[None, :], mask=mask, other=0.0)
     tl.store(out + columns, tl.sum(total, 0), mask=inside)
 
 

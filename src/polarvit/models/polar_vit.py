@@ -39,7 +39,11 @@ from polarvit.parameters import CURVATURE, Role
 
 
 class PolarBlock(nn.Module):
-    """Pre-norm transformer block on points [B, N]."""
+    """Pre-norm transformer block on points [B, N].
+
+    While training, attention and MLP leave their last layer `Begun` and the residual finishes it: one kernel, and hooks
+    on these modules see that instead of a point. In evaluation they see points.
+    """
 
     def __init__(self, config: PolarViTConfig, drop_path: float) -> None:
         super().__init__()
@@ -56,9 +60,13 @@ class PolarBlock(nn.Module):
         self.residual2 = residual(c.residual, c.alpha, drop_path)
 
     def forward(self, x: PolarPoint, positions: Tensor, extent: Tensor, k: float | Tensor = 1.0) -> PolarPoint:
-        begin = self.training and isinstance(self.residual1, BoostResidual)  # steps that no one else sees
-        x = self.residual1(x, self.attention(self.norm1(x, k=k), positions, extent, k=k, begin=begin), k=k)
-        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k, begin=begin), k=k)
+        attended = self.attention(self.norm1(x, k=k), positions, extent, k=k, begin=self._begins(self.residual1))
+        x = self.residual1(x, attended, k=k)
+        return self.residual2(x, self.mlp(self.norm2(x, k=k), k=k, begin=self._begins(self.residual2)), k=k)
+
+    def _begins(self, residual: nn.Module) -> bool:
+        """Whether a step is left to the residual to finish: while training, if it can."""
+        return self.training and isinstance(residual, BoostResidual)
 
 
 class PolarViT(VisionModel):

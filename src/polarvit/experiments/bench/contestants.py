@@ -147,7 +147,12 @@ def build(
         return AmbientTwin(model), {"name": f"AmbientTwin({name})", "compiled": False}
     if compiled:
         model.compile_blocks(largest_kernel=largest)
-    return model, {"name": name, "options": extra, "compiled": compiled, "largest_kernel": largest}
+    return model, {
+        "name": name,
+        "options": extra,
+        "compiled": compiled,
+        "largest_kernel": largest if compiled else None,
+    }
 
 
 def _registered(

@@ -143,15 +143,15 @@ def residual(s: Sizes, device: torch.device, plain: bool) -> Prepared:
 
 
 def step(s: Sizes, device: torch.device, plain: bool) -> Prepared:
-    layer, residual = PolarLinear(s.hidden, s.dim).to(device), BoostResidual().to(device)
+    layer, move = PolarLinear(s.hidden, s.dim).to(device), BoostResidual().to(device)
     radius, direction = points((s.batch, s.tokens, s.dim), device)
     source, unused = points((s.batch, s.tokens, s.hidden), device)
     y = product_of(len(layer.joined_weight()), s, s.hidden, device)
 
     def function(a: Tensor, u: Tensor, c: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        return tuple(residual(PolarPoint(a, u), Begun(layer, PolarPoint(c, unused), y)))
+        return tuple(move(PolarPoint(a, u), Begun(layer, PolarPoint(c, unused), y)))
 
-    return Prepared(function, [radius, direction, source, y], [*layer.parameters(), *residual.parameters()])
+    return Prepared(function, [radius, direction, source, y], [*layer.parameters(), *move.parameters()])
 
 
 def norm(s: Sizes, device: torch.device, plain: bool) -> Prepared:

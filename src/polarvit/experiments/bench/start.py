@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -62,7 +63,8 @@ def start(
         except InductorError as error:
             text = " ".join(str(error).split())
             warnings.warn(f"{one.label}: {largest} loops in a kernel do not compile ({text[:200]})", stacklevel=2)
-            torch._dynamo.reset()
+        torch._dynamo.reset()
+        gc.collect()  # or what the failed try holds would count as the next one's
     return _start(one, setting, device, batch, precision, compiled=compiled, largest=one.largest[-1])
 
 

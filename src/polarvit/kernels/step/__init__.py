@@ -38,7 +38,7 @@ def step_residual(
     Returns:
         Rescaled radii [..., N] and directions [..., N, n].
     """
-    count, width = u.shape[-2:]
+    count, width = (a.shape[-1] if a.ndim else 0), u.shape[-1]
     fits = a.ndim > 1 and a.shape == c.shape and 0 < width <= LARGEST_WIDTH and 0 < count <= LARGEST_COUNT
     if not (fits and fused_runs(a, u, c, time_weight, size, products=(product,))):
         b, v = linear_epilogue(product, c, time_weight, beta, slope, phi0, out_features=width)

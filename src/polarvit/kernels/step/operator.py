@@ -19,9 +19,12 @@ from polarvit.kernels.step.triton import step_forward_kernel
 from polarvit.kernels.step.triton_backward import step_backward_kernel
 from polarvit.kernels.sums import row_length, sum_rows
 
+MOST_SUMS = 2048
+"""Programs at most that leave partial sums; beyond, each takes several blocks of rows in turn."""
+
 
 def backward_launch(count: int, width: int) -> Launch:
-    """Half the rows and warps of the residual's: a thread needs 170 registers, so that three such programs fit."""
+    """Half the rows and warps of the residual's: three programs fit where a thread needs 168 registers or fewer."""
     return Launch(lanes(width), max(1, min(triton.next_power_of_2(count), 512 // lanes(width))), 4)
 
 
@@ -92,17 +95,19 @@ def step_backward(
     (samples, count, width), stride = u.shape, product.shape[-1]
     launch = backward_launch(count, width)
     blocks, columns = triton.cdiv(count, launch.rows), row_length(width + 4)
+    turns = min(blocks, triton.cdiv(samples * blocks, MOST_SUMS))
+    programs = triton.cdiv(blocks, turns)
     to_a, to_u, to_c = (new_output(tuple(x.shape), x) for x in (a, u, c))
     to_product = new_output(tuple(product.shape), product, product.dtype)
-    partials = new_output((samples * blocks, columns), u)
-    step_backward_kernel[(samples, blocks)](
+    partials = new_output((samples * programs, columns), u)
+    step_backward_kernel[(samples, programs)](
         a, u, product, c, time_weight, beta, slope, size, size if kept is None else kept, signed, step, norm,
         grad_radius.contiguous(), grad.contiguous(), to_a, to_u, to_product, to_c, partials, count, columns,
         WIDTH=width, STRIDE=stride, EXTRA=triton.next_power_of_2(stride - width), ROWS=launch.rows,
-        COUNT=triton.next_power_of_2(count), HAS_KEPT=kept is not None, num_warps=launch.warps,
+        COUNT=triton.next_power_of_2(count), TURNS=turns, HAS_KEPT=kept is not None, num_warps=launch.warps,
         **pieces(width, launch.lanes),
     )  # fmt: skip
-    # Summed here: how many blocks there are is the launch's business and must not show in the operator's shapes.
+    # Summed here: how many programs there are is the launch's business and must not show in the operator's shapes.
     return to_a, to_u, to_product, to_c, sum_rows(partials, width + 4)
 
 
