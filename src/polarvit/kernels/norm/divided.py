@@ -165,7 +165,9 @@ def divided_place_kernel(
     _, _, _, _, _, _, _, _, _, _, centred, alpha, beta = centred_rows(mean_radius, radius, chord, overlap)
     scaled = tl.load(gain) / tl.sqrt(variance) * centred
     bias_radius = tl.where(bias_norm == 0.0, ORIGIN, bias_norm)
-    bias_chord, bias_overlap, moved, results = placed_rows(xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES)
+    bias_chord, bias_overlap, moved, results = placed_rows(
+        xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES, False
+    )
     out += sample * N * WIDTH
     for i in tl.static_range(PIECES):
         store_piece(out, rows, valid, piece_columns(i, LANES, HEIGHT), results[i], WIDTH, WIDTH, LANES, EXACT)

@@ -22,6 +22,16 @@ LARGEST_SLOPE = tl.constexpr(1e25)
 
 
 @triton.jit
+def thread_a_row(x):
+    """The same numbers, laid out with a row to a thread; and back, where a tile takes them next.
+
+    Sums over columns leave every row in eight threads or more, which would all go through its chain of scalars. A
+    gather, as the compiler would undo a mere change of layout, or go through the chain in both.
+    """
+    return tl.gather(x, tl.arange(0, x.shape[0]), 0)
+
+
+@triton.jit
 def capped(x):
     return tl.exp(tl.minimum(x, HIGHEST))
 

@@ -17,7 +17,15 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_sinh
 from polarvit.kernels.norm.axes import axis_of, farther, inverse_length, load_axis, load_bias, load_columns
-from polarvit.kernels.norm.rows import ORIGIN, centred_rows, centroid_radius, frame, landed, store_centroid
+from polarvit.kernels.norm.rows import (
+    ORIGIN,
+    centred_rows,
+    centroid_radius,
+    frame,
+    landed,
+    store_centroid,
+    thread_a_row,
+)
 from polarvit.kernels.pieces import fold, load_rows, per_row, piece_columns, store_piece, sum_columns, sum_two
 
 
@@ -34,8 +42,11 @@ def chord_rows(xs, uhats, PIECES: tl.constexpr):
 
 
 @triton.jit
-def placed_rows(xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES: tl.constexpr):
-    """bias (+) scaled tokens: chord and overlap of centred directions with the bias, radii, directions by pieces."""
+def placed_rows(xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES: tl.constexpr, HELD: tl.constexpr):
+    """bias (+) scaled tokens: chord and overlap of centred directions with the bias, radii, directions by pieces.
+
+    HELD says that all rows of a sample are here, more than there are threads for their chains of scalars in eight.
+    """
     both = per_row(alpha) * (xs[0] - uhats[0]) + (per_row(beta) * uhats[0] + ws[0])
     chords, overlaps = fold(both * both), fold(both * ws[0])
     for i in tl.static_range(1, PIECES):
@@ -43,12 +54,16 @@ def placed_rows(xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES: tl.cons
         chords += fold(both * both)
         overlaps += fold(both * ws[i])
     chord, overlap = 0.5 * tl.sum(chords, 1), tl.sum(overlaps, 1)
+    if HELD:
+        chord, overlap = thread_a_row(chord), thread_a_row(overlap)
     r, q, _, _, _, turn, s = frame(bias_radius, scaled, chord, overlap - 1.0)
     _, n, _, moved, zero = landed(r, q, tl.maximum(2.0 * chord - overlap * overlap, 0.0), s)
 
     # Every result is a combination of u - uhat, uhat and w. Rounding of the coefficients leaves its length a few eps
     # off 1, which sinh of the radius would multiply: it is measured first.
     sideways, straight = tl.where(zero, 0.0, q / n), tl.where(zero, 1.0, turn / n)
+    if HELD:
+        sideways, straight = thread_a_row(sideways), thread_a_row(straight)
     alpha, beta = sideways * alpha, sideways * beta
     result = per_row(alpha) * (xs[0] - uhats[0]) + (per_row(beta) * uhats[0] + per_row(straight) * ws[0])
     squares = fold(result * result)
@@ -121,11 +136,14 @@ def norm_forward_kernel(
         ws = ws + (load_axis(bias, rows, columns, bias_inverses, bias_poles, WIDTH, LANES, EXACT),)
 
     chord, overlap = chord_rows(xs, uhats, PIECES)
-    chord, overlap = tl.where(valid, chord, 0.0), tl.where(valid, overlap, 0.0)
+    chord, overlap = thread_a_row(tl.where(valid, chord, 0.0)), thread_a_row(tl.where(valid, overlap, 0.0))
     _, _, _, _, _, _, _, _, _, _, centred, alpha, beta = centred_rows(mean_radius, radius, chord, overlap)
+    alpha, beta = thread_a_row(alpha), thread_a_row(beta)
     variance = tl.sum(tl.where(valid, centred * centred, 0.0), 0) / N + EPS
     scaled = strength / tl.sqrt(variance) * centred
-    bias_chord, bias_overlap, moved, results = placed_rows(xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES)
+    bias_chord, bias_overlap, moved, results = placed_rows(
+        xs, uhats, ws, alpha, beta, bias_radius, scaled, PIECES, True
+    )
     for i in tl.static_range(PIECES):
         store_piece(out, rows, valid, piece_columns(i, LANES, HEIGHT), results[i], WIDTH, WIDTH, LANES, EXACT)
     tl.store(out_radius + sample * N + rows, moved, mask=valid)

@@ -21,7 +21,7 @@ from polarvit.kernels.norm.chain import (
     through_centring,
     through_centroid,
 )
-from polarvit.kernels.norm.rows import ORIGIN, centred_rows, held
+from polarvit.kernels.norm.rows import ORIGIN, centred_rows, held, thread_a_row
 from polarvit.kernels.pieces import (
     fold,
     load_rows,
@@ -76,17 +76,16 @@ def norm_backward_kernel(
         xs, gs, mean, bias, rows, inverse, pole, bias_inverse, bias_pole, WIDTH, LANES, HEIGHT, PIECES
     )
     factor = strength / tl.sqrt(variance)
-    # What follows has a number for each token. It is to be laid out like these sums: else the compiler would choose
-    # another layout and carry every result through shared memory.
-    like = 0.0 * w_mean
-    radius, by_radius, chord, overlap = radius + like, by_radius + like, chord + like, overlap + like
-    bias_chord, bias_overlap = bias_chord + like, bias_overlap + like
+    g_w, g_mean, g_d = thread_a_row(g_w), thread_a_row(g_mean), thread_a_row(g_d)
+    w_d, w_mean = thread_a_row(w_d), thread_a_row(w_mean)
     r, q, cosh_b, slope, lift, turn, n, cosh_c, sine2, zero, centred, alpha, beta = centred_rows(
         mean_radius, radius, chord, overlap
     )
+    alphas, betas = thread_a_row(alpha), thread_a_row(beta)
     g_both = both_rows(
-        xs, gs, alpha, beta, mean, bias, rows, inverse, pole, bias_inverse, bias_pole, WIDTH, LANES, HEIGHT, PIECES
+        xs, gs, alphas, betas, mean, bias, rows, inverse, pole, bias_inverse, bias_pole, WIDTH, LANES, HEIGHT, PIECES
     )
+    g_both = thread_a_row(g_both)
     f_rho, f_kappa, f_lambda, f_e, by_scaled, to_bias_radius, e_by_mean, e_by_d = through_bias(
         valid, bias_radius, factor * centred, bias_chord, bias_overlap, by_radius,
         g_w, g_mean, g_d, g_both, w_d, w_mean, r, n, chord, overlap, alpha, beta,
@@ -105,12 +104,17 @@ def norm_backward_kernel(
         valid, radius, chord, highest, log_plus, log_minus, size, to_mean_radius, by_token, bend
     )
 
+    f_rho, f_kappa, f_lambda, f_e = (
+        thread_a_row(f_rho), thread_a_row(f_kappa), thread_a_row(f_lambda), thread_a_row(f_e)
+    )  # fmt: skip
+    rho, kappa, bend = thread_a_row(rho), thread_a_row(kappa), thread_a_row(bend)
+    bend_all, share = thread_a_row(bend_all), thread_a_row(share)
     to_ws, to_uhats, es = (), (), ()
     for i in tl.static_range(PIECES):
         columns = piece_columns(i, LANES, HEIGHT)
         uhat = load_axis(mean, rows, columns, inverse, pole, WIDTH, LANES, EXACT)
         w = load_axis(bias, rows, columns, bias_inverse, bias_pole, WIDTH, LANES, EXACT)
-        d, both, e = pulled_piece(xs[i], gs[i], uhat, w, alpha, beta, f_rho, f_lambda, f_e)
+        d, both, e = pulled_piece(xs[i], gs[i], uhat, w, alphas, betas, f_rho, f_lambda, f_e)
         to_ws = to_ws + (per_row(f_kappa) * gs[i] + both,)
         to_uhats = to_uhats + (per_row(kappa) * e + per_row(bend) * d,)
         es = es + (e,)
