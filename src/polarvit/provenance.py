@@ -87,14 +87,15 @@ def commit() -> str | None:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write strict JSON: numbers that are not finite become null, floats keep five significant digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_plain(content), indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(as_written(content), indent=1, allow_nan=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def as_written(value: Any) -> Any:
+    """What `write_json` makes of it."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_written(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_written(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     return value

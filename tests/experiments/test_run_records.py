@@ -30,11 +30,15 @@ def test_a_recorded_run_need_not_be_run_again_where_its_folder_is_not(
     records = tmp_path / "results" / "records"
     assert study("toy", "Toy", ROWS, settings(tmp_path), records=records) == []
     monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("a recorded run was run again"))
-    elsewhere = settings(tmp_path, "other")
-    assert study("toy", "Toy", ROWS, elsewhere, records=records) == []
+    elsewhere, table_file, said = settings(tmp_path, "other"), tmp_path / "results" / "toy.json", list[str]()
+    before = table_file.read_text().replace('"title": "Toy"', '"title": "Toy, of an earlier commit"')
+    table_file.write_text(before)
+    assert study("toy", "Toy", ROWS, elsewhere, records=records, say=said.append) == []
+    assert table_file.read_text() == before, "a table that tells nothing new is not written anew"
+    assert "1 of 1 runs are finished" in said[0]
     (found,) = all_finished("toy", ROWS, elsewhere, records)
     assert (found.row.name, found.seed) == ("one", 3)
-    table = json.loads((tmp_path / "results" / "toy.json").read_text())
+    table = json.loads(table_file.read_text())
     assert table["rows"][0]["mean"] == found.top1
     assert table["command"] == "polarvit reproduce toy --steps 2 --seeds 3,"
     record = json.loads((records / "2-steps" / "one-seed-3.json").read_text())

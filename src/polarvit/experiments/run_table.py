@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.run_picture import agreement, draw, ranks
 from polarvit.experiments.runs import Result, Row, resolved, spelled
-from polarvit.provenance import provenance, write_json
+from polarvit.provenance import as_written, provenance, write_json
 from polarvit.tables import console, table
 from polarvit.training import load
 
@@ -36,10 +37,13 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> Path:
-    """The JSON of the study as it stands."""
+def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> bool:
+    """The JSON of the study as it stands, and True; False, and it is left alone, if it holds these results already."""
     path = settings.file(name)
     recipe = resolved(rows[0], settings.seed, settings)
+    found = [summary(row, results) for row in rows]
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("rows") == as_written(found):
+        return False
     write_json(
         path,
         {
@@ -52,12 +56,12 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "data": Path(recipe.data.path).name,
             "steps": recipe.train.steps,
             "batch_size": recipe.train.batch_size,
-            "rows": [summary(row, results) for row in rows],
-            "order": agreement([summary(row, results) for row in rows]),
+            "rows": found,
+            "order": agreement(found),
             "summary": listed(rows, results, settings),
         },
     )
-    return path
+    return True
 
 
 def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> None:
@@ -107,7 +111,8 @@ def heading(title: str, rows: Sequence[Row], settings: Settings) -> str:
     """The title with the length of the runs."""
     lengths = sorted({resolved(row, settings.seed, settings).train.steps for row in rows})
     steps = " or ".join(f"{steps:,}" for steps in lengths)
-    return f"{title}: {steps} steps of {resolved(rows[0], settings.seed, settings).train.batch_size}"
+    toy = ", TOY SIZE AND DATA" if settings.quick else ""
+    return f"{title}{toy}: {steps} steps of {resolved(rows[0], settings.seed, settings).train.batch_size}"
 
 
 def cells_of(rows: Sequence[Row], results: Sequence[Result]) -> Iterator[list[str]]:

@@ -141,6 +141,13 @@ def study(
         for row in chosen(rows, settings.only)
         if (row.name, seed) not in known
     ]
+    asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
+    if asked > len(todo):
+        where = f"{settings.file(name).parent} or {settings.runs}"
+        say(
+            f"{asked - len(todo)} of {asked} runs are finished ({where}) and are not run again; "
+            "--out and --runs with new folders begin anew"
+        )
     jobs: list[Job] = []
     if settings.side_by_side > 1 or settings.minutes is not None:
         jobs = run_together(home, todo, settings, say)
@@ -151,9 +158,9 @@ def study(
             run_one(row, seed, recipe, place_of, settings.device)
             write(name, title, rows, all_finished(home, rows, settings, records), settings)
     results = all_finished(home, rows, settings, records)
-    write(name, title, rows, results, settings)
+    changed = write(name, title, rows, results, settings) or bool(todo)
     (show or show_rows)(title, rows, results, settings, note)
-    if show is None:
+    if show is None and (changed or not settings.file(name, "png").is_file()):
         picture(name, title, rows, results, settings)
     if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
         raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")

@@ -108,6 +108,9 @@ def _horizontal(ax: Any, labels: Sequence[str], values: Sequence[float], colours
     ax.barh(places, values, color=colours, height=0.62)
     ax.set_yticks(places, [f"{label}   {value:.2f}" for label, value in zip(labels, values, strict=True)])
     ax.set(xlim=(0, min(1.1 * max(values), LONGEST)), axisbelow=True)
+    for place, value in zip(places, values, strict=True):
+        if value > LONGEST:
+            ax.text(0.98 * LONGEST, place, "cut off", ha="right", va="center", color="white", fontsize=8)
     ax.grid(axis="y", visible=False)
 
 
