@@ -38,7 +38,7 @@ def test_eval_prints_the_scores_and_writes_overlays(scans: Path, tmp_path: Path)
         assert heading in output
     pictures = sorted((tmp_path / "masks").glob("*.png"))
     assert [path.name for path in pictures] == [f"{i:05d}.png" for i in range(4)]
-    assert Image.open(pictures[0]).size == (36, 16)
+    assert Image.open(pictures[0]).size == (260, 128)  # 16 px, eight times as large
     metrics = json.loads((scans / "run" / "metrics.json").read_text())["test_scores"]
     found = json.loads(done("eval", scans / "run", "--json", "--device", "cpu"))
     assert found["split"] == "test"

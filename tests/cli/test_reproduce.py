@@ -48,6 +48,15 @@ def test_list_names_every_experiment_and_what_it_reproduces() -> None:
         assert experiment.reproduces in output
 
 
+def test_list_of_one_experiment_names_no_other() -> None:
+    output = flat(call("reproduce", "ablation", "--list").output)
+    assert "polarvit reproduce ablation" in output
+    assert "polarvit reproduce position" not in output
+    refused = call("reproduce", "ablatoin", "--list")
+    assert refused.exit_code == 2
+    assert "no experiment 'ablatoin'" in flat(refused.output + refused.stderr)
+
+
 @pytest.mark.parametrize(("failures", "code"), [([], 0), (["the sky is green"], 1)])
 def test_an_experiment_whose_claims_fail_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, failures: list[str], code: int

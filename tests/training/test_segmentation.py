@@ -68,7 +68,7 @@ def test_it_learns_where_the_discs_are(run: Path) -> None:
     assert metrics["scores"]["hausdorff95"] is None
     log = RunFolder.read_log(run)
     assert log[-1]["dice"] > log[0].get("dice", 0)
-    assert Image.open(run / "overlays.png").size == (6 * 20 - 4, 2 * 20 - 4)
+    assert Image.open(run / "overlays.png").size == (6 * 132 - 4, 2 * 132 - 4)  # 16 px, eight times as large
 
 
 def test_the_best_weights_are_kept_and_measured(discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,10 @@ def reproduce(
     name: Annotated[str | None, typer.Argument(help="Name of an experiment; see --list.", show_default=False)] = None,
     listing: Annotated[
         bool,
-        typer.Option("--list", help="Every table and figure: the paper's values, ours from --out, or what is due."),
+        typer.Option(
+            "--list",
+            help="Every table and figure, or the named one: the paper's values, ours from --out, or what is due.",
+        ),
     ] = False,
     out: Out = Path("results"),
     quick: Quick = False,
@@ -81,12 +84,15 @@ def reproduce(
 
     \b
     polarvit reproduce --list
+    polarvit reproduce ablation --list
     polarvit reproduce ablation --quick
     polarvit reproduce ablation --steps 11710 --seeds 3
     polarvit reproduce cifar100 --seeds 0,1,2 --side-by-side 3
     """
     if listing:
-        list_experiments(out)
+        if name is not None and name not in EXPERIMENTS:
+            raise typer.BadParameter(f"no experiment '{name}'; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
+        list_experiments(out, name)
     elif name is None:
         raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
     else:
@@ -139,15 +145,15 @@ def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
     return 1, tuple(dict.fromkeys(map(int, parts)))
 
 
-def list_experiments(results: Path) -> None:
-    """Every table and figure of the paper: its command, the paper's values, ours, or what a run would take."""
+def list_experiments(results: Path, name: str | None = None) -> None:
+    """Every table and figure of the paper, or one: its command, the paper's values, ours, or what a run would take."""
     from rich.markup import escape
 
     from polarvit.experiments import listing
     from polarvit.tables import console, table
 
     out = console()
-    for experiment in EXPERIMENTS.values():
+    for experiment in EXPERIMENTS.values() if name is None else (EXPERIMENTS[name],):
         out.print(f"[bold]{experiment.name}[/bold]  {escape(experiment.reproduces)}", soft_wrap=True)
         for line in (experiment.title, *listing.head(experiment, results)):
             out.print(escape(f"  {line}"), soft_wrap=True)

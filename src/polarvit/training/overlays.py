@@ -26,6 +26,8 @@ GREEN, VERMILION, BLUE = (0, 158, 115), (213, 94, 0), (0, 114, 178)
 OPACITY = 0.45
 GAP = 4
 """White pixels between the tiles of a sheet."""
+SMALLEST = 128
+"""Pixels that a tile of a sheet has at least, about: smaller images are enlarged by a whole number."""
 
 
 def overlay(pixels: np.ndarray, predicted: np.ndarray, truth: np.ndarray | None = None) -> np.ndarray:
@@ -40,14 +42,15 @@ def overlay(pixels: np.ndarray, predicted: np.ndarray, truth: np.ndarray | None 
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]]) -> Image.Image:
-    """Tiles uint8 [h, w, 3] of one size in rows."""
-    height, width, _ = rows[0][0].shape
+    """Tiles uint8 [h, w, 3] of one size in rows; small ones are enlarged."""
+    times = max(1, SMALLEST // max(rows[0][0].shape[:2]))
+    height, width = (times * side for side in rows[0][0].shape[:2])
     columns = max(map(len, rows))
     page = np.full((len(rows) * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), 255, np.uint8)
     for y, row in enumerate(rows):
         for x, tile in enumerate(row):
             top, left = y * (height + GAP), x * (width + GAP)
-            page[top : top + height, left : left + width] = tile
+            page[top : top + height, left : left + width] = tile.repeat(times, 0).repeat(times, 1)
     return Image.fromarray(page)
 
 
