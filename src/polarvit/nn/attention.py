@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, overload
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -61,29 +61,6 @@ class PolarAttention(nn.Module):
         self.position = position if position is not None else NoShift(heads, self.head_dim)
         self.log_gain = nn.Parameter(torch.zeros(3, heads))
         self.log_temperature = nn.Parameter(torch.full((heads,), math.log(temperature)))
-
-    @overload
-    def forward(
-        self,
-        x: PolarPoint,
-        positions: Tensor | None = None,
-        extent: Tensor | None = None,
-        *,
-        k: float | Tensor = 1.0,
-        mask: Tensor | None = None,
-    ) -> PolarPoint: ...
-
-    @overload
-    def forward(
-        self,
-        x: PolarPoint,
-        positions: Tensor | None = None,
-        extent: Tensor | None = None,
-        *,
-        k: float | Tensor = 1.0,
-        mask: Tensor | None = None,
-        begin: bool,
-    ) -> PolarPoint | Begun: ...
 
     def forward(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, overload
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -85,12 +85,6 @@ class PolarLinear(nn.Module):
         self.weight.copy_(whole[:, 1:])
         self.time_weight.copy_(whole[:, 0] if self.time_init == "full" else torch.zeros_like(whole[:, 0]))
 
-    @overload
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint: ...
-
-    @overload
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool) -> PolarPoint | Begun: ...
-
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
         """The point; with `begin` it is left `Begun`, for a `BoostResidual` to finish."""
         if x.dim != self.in_features:
@@ -156,12 +150,6 @@ class PolarMLP(nn.Module):
         super().__init__()
         self.fc1 = PolarLinear(dim, hidden, activation, rule=rule, time_init=time_init, before_product=True)
         self.fc2 = PolarLinear(hidden, dim, rule=rule, time_init=time_init)
-
-    @overload
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0) -> PolarPoint: ...
-
-    @overload
-    def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool) -> PolarPoint | Begun: ...
 
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
         """The point; with `begin` its last layer is left `Begun`."""

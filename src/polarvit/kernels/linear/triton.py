@@ -103,6 +103,31 @@ def linear_forward_kernel(
 
 
 @triton.jit
+def store_tail(to_product, rows, valid, first, WIDTH: tl.constexpr, STRIDE: tl.constexpr, EXTRA: tl.constexpr):
+    """Beyond its first WIDTH columns the product's gradient has one number a row, and zeros for the padding."""
+    extra = tl.arange(0, EXTRA)
+    place = to_product + rows[:, None] * STRIDE + WIDTH + extra[None, :]
+    tail = tl.where(extra[None, :] == 0, first[:, None], 0.0)
+    tl.store(place, tail, mask=valid[:, None] & (extra < STRIDE - WIDTH)[None, :])
+
+
+@triton.jit
+def store_sums(
+    partials, sums, sum_beta, sum_slope, sum_phi0,
+    WIDTH: tl.constexpr, LANES: tl.constexpr, HEIGHT: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """A program's row: sums over its rows for w_0, then beta, slope and phi_0."""
+    to_weight = sum_columns(sums, PIECES)
+    for i in tl.static_range(PIECES):
+        columns = piece_columns(i, LANES, HEIGHT)
+        tl.store(partials + columns, to_weight[i], mask=columns < WIDTH)
+    to_beta, to_slope, to_phi0 = sum_three(sum_beta, sum_slope, sum_phi0)
+    tl.store(partials + WIDTH, to_beta)
+    tl.store(partials + WIDTH + 1, to_slope)
+    tl.store(partials + WIDTH + 2, to_phi0)
+
+
+@triton.jit
 def linear_backward_kernel(
     product, a_in, time_weight, beta, slope, in_radius, in_norm, grad_radius, grad, to_product, to_a, partials,
     ROWS, COLUMNS, WIDTH: tl.constexpr, STRIDE: tl.constexpr, EXTRA: tl.constexpr, LANES: tl.constexpr,
@@ -165,10 +190,7 @@ def linear_backward_kernel(
             g *= per_row(klein)
             store_piece(to_product + first * STRIDE, rows, valid, columns, g, STRIDE, WIDTH, LANES, EXACT)
         sums = totals
-        extra = tl.arange(0, EXTRA)
-        tail = tl.where(extra[None, :] == 0, (klein * g_l)[:, None], 0.0)
-        place = to_product + (first + rows)[:, None] * STRIDE + WIDTH + extra[None, :]
-        tl.store(place, tail, mask=valid[:, None] & (extra < STRIDE - WIDTH)[None, :])
+        store_tail(to_product + first * STRIDE, rows, valid, klein * g_l, WIDTH, STRIDE, EXTRA)
 
         by_klein = tl.sum(products, 1)
         g_a = (by_klein + g_l * dot) * tl.exp(-2.0 * a) / (ch * ch) + g_l * (power * klein + gain)
@@ -181,11 +203,4 @@ def linear_backward_kernel(
         sum_slope += g_l * a
         sum_phi0 += g_l
     partials += program * COLUMNS
-    to_weight = sum_columns(sums, PIECES)
-    for i in tl.static_range(PIECES):
-        columns = piece_columns(i, LANES, HEIGHT)
-        tl.store(partials + columns, to_weight[i], mask=columns < WIDTH)
-    to_beta, to_slope, to_phi0 = sum_three(sum_beta, sum_slope, sum_phi0)
-    tl.store(partials + WIDTH, to_beta)
-    tl.store(partials + WIDTH + 1, to_slope)
-    tl.store(partials + WIDTH + 2, to_phi0)
+    store_sums(partials, sums, sum_beta, sum_slope, sum_phi0, WIDTH, LANES, HEIGHT, PIECES)

@@ -58,18 +58,7 @@ def step_forward(
 
 
 @step_forward.register_fake
-def _(
-    a: Tensor,
-    u: Tensor,
-    product: Tensor,
-    c: Tensor,
-    time_weight: Tensor,
-    beta: Tensor,
-    slope: Tensor,
-    phi0: Tensor,
-    size: Tensor,
-    kept: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(a: Tensor, u: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     signed, step, norm = (new_output(tuple(a.shape), u) for _ in range(3))
     return new_output(tuple(a.shape), u), new_output(tuple(u.shape), u), signed, step, norm
 
@@ -113,20 +102,7 @@ def step_backward(
 
 @step_backward.register_fake
 def _(
-    grad_radius: Tensor,
-    grad: Tensor,
-    a: Tensor,
-    u: Tensor,
-    product: Tensor,
-    c: Tensor,
-    time_weight: Tensor,
-    beta: Tensor,
-    slope: Tensor,
-    size: Tensor,
-    kept: Tensor | None,
-    signed: Tensor,
-    step: Tensor,
-    norm: Tensor,
+    grad_radius: Tensor, grad: Tensor, a: Tensor, u: Tensor, product: Tensor, c: Tensor, time_weight: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     to_a, to_u, to_c = (new_output(tuple(x.shape), x) for x in (a, u, c))
     to_product = new_output(tuple(product.shape), product, product.dtype)

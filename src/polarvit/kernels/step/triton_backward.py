@@ -12,16 +12,8 @@ import triton
 import triton.language as tl
 
 from polarvit.kernels.attention.elementary import scaled_cosh, scaled_sinh
-from polarvit.kernels.pieces import (
-    fold,
-    load_piece,
-    load_rows,
-    per_row,
-    piece_columns,
-    store_piece,
-    sum_columns,
-    sum_three,
-)
+from polarvit.kernels.linear.triton import store_sums, store_tail
+from polarvit.kernels.pieces import fold, load_piece, load_rows, per_row, piece_columns, store_piece
 from polarvit.kernels.residual.triton import gaps_of, step_factor
 from polarvit.kernels.residual.triton_backward import ORIGIN, pulled_rows, upstream_dots
 
@@ -118,10 +110,7 @@ def step_backward_kernel(
             g *= per_row(klein)
             store_piece(to_product + product_tile, rows, valid, columns, g, STRIDE, WIDTH, LANES, EXACT)
         sums = totals
-        extra = tl.arange(0, EXTRA)
-        tail = tl.where(extra[None, :] == 0, (klein * g_l)[:, None], 0.0)
-        beyond = to_product + product_tile + rows[:, None] * STRIDE + WIDTH + extra[None, :]
-        tl.store(beyond, tail, mask=valid[:, None] & (extra < STRIDE - WIDTH)[None, :])
+        store_tail(to_product + product_tile, rows, valid, klein * g_l, WIDTH, STRIDE, EXTRA)
         dot = tl.load(product + product_tile + rows * STRIDE + WIDTH, mask=valid, other=0.0).to(tl.float32)
         by_klein = tl.sum(products, 1) + g_l * dot
         by_c = by_klein * tl.exp(-2.0 * c) / (ch * ch) + g_l * (power * klein + gain)
@@ -133,14 +122,7 @@ def step_backward_kernel(
         sum_size += tl.where(valid, part, 0.0)
 
     partials += (sample * tl.num_programs(1) + tl.program_id(1)) * COLUMNS
-    to_weight = sum_columns(sums, PIECES)
-    for i in tl.static_range(PIECES):
-        columns = piece_columns(i, LANES, HEIGHT)
-        tl.store(partials + columns, to_weight[i], mask=columns < WIDTH)
-    to_beta, to_slope, to_phi0 = sum_three(sum_beta, sum_slope, sum_phi0)
-    tl.store(partials + WIDTH, to_beta)
-    tl.store(partials + WIDTH + 1, to_slope)
-    tl.store(partials + WIDTH + 2, to_phi0)
+    store_sums(partials, sums, sum_beta, sum_slope, sum_phi0, WIDTH, LANES, HEIGHT, PIECES)
     to_size = tl.sum(sum_size, 0)
     if HAS_KEPT:
         to_size *= tl.load(kept + sample)
