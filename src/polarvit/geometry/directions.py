@@ -122,7 +122,7 @@ def across(u: Tensor, v: Tensor) -> Tensor:
 
 
 SPREAD_OUT = 2**28
-"""Differences at most that compiled code writes out: inductor makes one loop of them, other backends 1 GiB in float32."""
+"""Differences at most that compiled code writes out: inductor makes a loop of them, other backends 1 GiB of float32."""
 
 
 def squared_differences(x: Tensor, y: Tensor) -> Tensor:

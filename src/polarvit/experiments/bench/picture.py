@@ -118,6 +118,7 @@ def _limit(ax: Any, xlabel: str, bar: Bar | None) -> None:
     """The label of the axis, and the bar as a dashed line."""
     if bar is not None:
         ax.axvline(bar.limit, color=VERMILION, linewidth=1.4, linestyle=(0, (4, 3)))
+        ax.set_xlim(right=max(ax.get_xlim()[1], 1.05 * bar.limit))
         xlabel += f"\n(dashed: bar {bar.limit:g})"
     ax.set_xlabel(xlabel)
 
