@@ -150,7 +150,12 @@ def prepare(
             facts["peak_mib"] = (torch.cuda.max_memory_allocated(device) - before) / 2**20
         pool = started.step.graph.pool() if started.step.graph is not None else None
         both = captured([lambda: forward_backward(started, precision)], device, pool)
-    return facts, {"step": Timed(started), "both": both}
+    ready = {"step": Timed(started), "both": both}
+    if cuda:
+        for timed in ready.values():
+            timed.call()  # one whose graph fails says so here, under its own name
+        torch.cuda.synchronize(device)
+    return facts, ready
 
 
 def forward_backward(started: Started, precision: Precision) -> tuple[Tensor | None, ...]:
