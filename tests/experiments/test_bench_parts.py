@@ -127,6 +127,13 @@ def test_every_input_of_an_operation_matters(operation: Any) -> None:
     assert all(g is not None and g.isfinite().all() and g.any() for g in gradients[: len(ready.sets[0])])
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.key)
+def test_gradients_come_in_the_order_of_memory(operation: Any) -> None:
+    assert all(x.is_contiguous() for x in kernels.Ready(operation, NARROW, CPU, plain=True).upstream)
+    turned = torch.zeros(2, 3, 5, 7).permute(2, 0, 3, 1)
+    assert kernels.as_stored(turned).shape == (2, 3, 5, 7)
+
+
 def test_sizes_of_the_kernels_are_those_of_the_models() -> None:
     from polarvit.models.registry import entry
 

@@ -41,7 +41,11 @@ class Ready:
         copies = max(1, min(MOST_COPIES, math.ceil(CACHE / nbytes(first.inputs)))) if device.type == "cuda" else 1
         self.parameters = list(first.parameters)
         held = operation.fused  # as the model compiles its blocks and its ends
-        self.function = compiled(first.function, rows_at_once=held) if device.type == "cuda" else first.function
+
+        def function(*inputs: Tensor) -> tuple[Tensor, ...]:
+            return tuple(as_stored(x) for x in first.function(*inputs))
+
+        self.function = compiled(function, rows_at_once=held) if device.type == "cuda" else function
         sets = [first.inputs, *(operation.make(sizes, device, plain).inputs for _ in range(copies - 1))]
         self.sets = [[x.detach().requires_grad_() for x in inputs] for inputs in sets]
         with torch.no_grad():
@@ -63,6 +67,11 @@ class Ready:
         """Every input and output once; with backward also upstream gradients, inputs again, and gradients of inputs."""
         inputs, outputs = nbytes(self.sets[0]), nbytes(self.upstream)
         return {"forward": inputs + outputs, "both": 3 * inputs + 2 * outputs}
+
+
+def as_stored(x: Tensor) -> Tensor:
+    """Dimensions in the order of memory: PyTorch 2.11 copies gradients that reach compiled code in any other."""
+    return x.permute(sorted(range(x.ndim), key=lambda i: -x.stride(i)))
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
