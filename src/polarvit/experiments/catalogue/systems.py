@@ -49,5 +49,6 @@ SYSTEMS = (
         rows=(Row("sound", "without the clamp", ""), Row("clamped", "with the clamp", "")),
         cost="about 0.3 GPU hours at 11,710 steps",
         takes=TRAINING,
+        any_length=True,
     ),
 )
