@@ -123,13 +123,13 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
 
     def meet_layer(name: str) -> Any:
         def hook(layer: PolarLinear, _: Any, out: PolarPoint) -> PolarPoint | None:
-            if layer.rule.bounded:
+            if not layer.rule.shifts:
                 reached[name] = out.radius.mean().item()
                 return None
             log_sinh = _log_sinh(out.radius / math.sqrt(k))
             delta = _offset(log_sinh, target(goal, layer.out_features, k) / math.sqrt(k))
             layer.rule.shift(delta)
-            radius = math.sqrt(k) * radius_of_log_sinh(log_sinh + delta)
+            radius = math.sqrt(k) * layer.rule.bound_radius(radius_of_log_sinh(log_sinh + delta))
             reached[name] = radius.mean().item()
             return PolarPoint(radius.to(out.radius.dtype), out.direction)
 
