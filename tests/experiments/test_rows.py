@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from polarvit.experiments import Settings, ablation, hexformer_defect, position, radius_rule
+from polarvit.experiments import EXPERIMENTS, Settings, ablation, accuracy, hexformer_defect, position, radius_rule
 from polarvit.experiments.cifar100 import table as cifar100
 from polarvit.experiments.runs import Row, resolved
 from polarvit.models import PolarViTConfig, create_model
@@ -90,11 +90,15 @@ def test_ambient_systems_train_in_strict_float32(name: str) -> None:
 
 
 def test_rows_that_name_one_run_are_one_run_and_no_others_share_a_folder() -> None:
-    tables = (cifar100.ROWS, ablation.ROWS, position.ROWS, radius_rule.ROWS, hexformer_defect.ROWS)
+    tables = [cifar100.ROWS, ablation.ROWS, position.ROWS, radius_rule.ROWS, hexformer_defect.ROWS]
+    others = [name for name, experiment in EXPERIMENTS.items() if experiment.home == accuracy.__name__]
+    whole = [row for name in others for row in accuracy.rows_of(name)]
     homes: dict[str, Any] = {}
-    for row in (row for rows in tables for row in rows):
+    for row in (row for rows in (*tables, whole) for row in rows):
         recipe = resolved(row, 0, Settings())
         made = (recipe.model, recipe.optim, recipe.train, recipe.data, recipe.augment)
         assert homes.setdefault(row.home, made) == made, row.home
     assert len({str(made) for made in homes.values()}) == len(homes), "two folders hold the same run"
     assert {"none", "polar_vit_tiny", "boost", "joint"} <= homes.keys()
+    assert {row.folder for row in whole if row.home in {"hexformer_tiny", "hvt_base"}} == {cifar100.FOLDER}
+    assert {row.folder for row in whole if not row.name.startswith("cifar100")} == {""}

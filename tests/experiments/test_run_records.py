@@ -30,7 +30,7 @@ def test_a_recorded_run_need_not_be_run_again_where_its_folder_is_not(
     records = tmp_path / "results" / "records"
     assert study("toy", "Toy", ROWS, settings(tmp_path), records=records) == []
     monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("a recorded run was run again"))
-    elsewhere, table_file, said = settings(tmp_path, "other"), tmp_path / "results" / "toy.json", list[str]()
+    elsewhere, table_file, said = settings(tmp_path, "other"), records / "2-steps" / "toy.json", list[str]()
     before = table_file.read_text().replace('"title": "Toy"', '"title": "Toy, of an earlier commit"')
     table_file.write_text(before)
     assert study("toy", "Toy", ROWS, elsewhere, records=records, say=said.append) == []
@@ -63,13 +63,40 @@ def test_a_run_serves_every_table_that_names_it_until_a_default_of_its_model_cha
     for place in ("runs", "elsewhere"):
         told = replace(settings(tmp_path, place), only=("same",))
         assert study("second", "Second", other, told, records=records, folder="shared") == []
-    assert json.loads((tmp_path / "results" / "second.json").read_text())["summary"]["same"]["value"]
+    assert json.loads((records / "2-steps" / "second.json").read_text())["summary"]["same"]["value"]
     path = records / "2-steps" / "one-seed-3.json"
     content = json.loads(path.read_text())
     assert (content["label"], content["config"]["rate"]) == ("One", None)
     path.write_text(json.dumps({**content, "config": {**content["config"], "rate": 1.0}}))
     with pytest.raises(SettingsError, match=r"the model there has rate 1\.0, this row has None now"):
         study("second", "Second", other, told, records=records, folder="shared")
+
+
+def test_a_row_may_lie_in_a_folder_that_its_table_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert study("toy", "Toy", ROWS, settings(tmp_path), records=tmp_path / "results" / "shared", folder="shared") == []
+    monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("the run of another table was run again"))
+    other = (replace(ROWS[0], name="same", run="one", folder="shared"), replace(ROWS[1], name="own"))
+    for place in ("runs", "elsewhere"):
+        told = replace(settings(tmp_path, place), only=("same",))
+        assert study("second", "Second", other, told, records=tmp_path / "results" / "second") == []
+    table = json.loads((tmp_path / "results" / "second" / "2-steps" / "second.json").read_text())
+    assert list(table["summary"]) == ["same"]
+
+
+def test_a_short_try_leaves_the_table_of_full_length_alone_and_every_precision_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (ROWS[0], replace(ROWS[1], name="strict", overrides=(TOY, "train.precision=tf32")))
+    whole = replace(settings(tmp_path), steps=None)
+    (whole.out / "toy.json").parent.mkdir()
+    (whole.out / "toy.json").write_text("{}")
+    assert study("toy", "Toy", rows, settings(tmp_path)) == []
+    assert (whole.out / "toy.json").read_text() == "{}"
+    record = json.loads((whole.out / "toy" / "2-steps" / "toy.json").read_text())
+    assert (record["steps"], record["provenance"]["product_precision"]) == (2, "fp32,tf32")
+    monkeypatch.setattr(runs, "train", lambda recipe, *_, **__: pytest.fail(f"{recipe.train.steps} steps"))
+    with pytest.raises(pytest.fail.Exception, match=f"{runs.load('digits').train.steps} steps"):
+        study("toy", "Toy", rows, whole)
 
 
 def test_a_thinned_log_keeps_every_evaluation_and_the_last_loss() -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from polarvit.experiments import Settings, stability
+from polarvit.experiments import EXPERIMENTS, Settings, stability
 from polarvit.experiments.side_by_side import Unfinished
-from polarvit.experiments.stability import against_float64, judge, radius_of
+from polarvit.experiments.stability import rows, table, trial
+from polarvit.experiments.stability.picture import beyond
 from polarvit.experiments.stability.push import push
-from polarvit.experiments.stability.table import cell, started
+from polarvit.experiments.stability.table import at, broken, cell, started, twins
+from polarvit.experiments.stability.trial import against_float64, judge, radius_of
 from polarvit.models import create_model
+from polarvit.models.registry import entry
+from polarvit.training import SettingsError
 
 NARROW = {"num_classes": 5, "img_size": 8, "patch_size": 4, "depth": 2, "dim": 16, "mlp_dim": 32, "heads": 2}
 IMAGES = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -75,6 +81,73 @@ def test_norms_reach_a_radius_that_is_linear_in_their_gain() -> None:
     assert all(found == pytest.approx(2.0, rel=1e-3) for found in push(model, IMAGES, 2.0).values())
 
 
+@pytest.mark.parametrize("radius", [8.0, 12.0, 40.0])
+def test_a_bounded_system_is_stretched_no_further_than_to_its_edge(radius: float) -> None:
+    torch.manual_seed(0)
+    model = create_model("hvt_tiny", **NARROW)
+    before = {name: parameter.detach().abs().max() for name, parameter in model.named_parameters()}
+    reached = push(model, IMAGES, radius)
+    assert entry("hvt_tiny").model.largest_radius == pytest.approx(6.2126, abs=1e-4)
+    assert all(found == pytest.approx(6.2126, abs=0.05) for found in reached.values())
+    for name, parameter in model.named_parameters():
+        assert parameter.abs().max() <= 50 * before[name], name
+
+
+def test_a_bounded_layer_at_its_edge_already_stays_as_it_is() -> None:
+    torch.manual_seed(0)
+    model = create_model("hvt_tiny", **NARROW)
+    push(model, IMAGES, 12.0)
+    gains = [block.norm1.weight for block in model.blocks]  # type: ignore[union-attr]
+    for gain in gains:
+        torch.testing.assert_close(gain, torch.ones(16), rtol=1e-5, atol=0)
+
+
+def test_no_system_is_run_from_where_it_cannot_be_pushed() -> None:
+    names = [row.name for row in rows.ROWS]
+    assert names == [row.key for row in EXPERIMENTS["stability"].rows]
+    assert names.index("lvit_tiny-fp64") == names.index("lvit_tiny") + 1
+    assert "hvt_tiny-fp64" not in names
+    assert "vit_tiny-fp64" not in names
+    radii = {row.name: rows.radii_of(row) for row in rows.ROWS}
+    assert radii["lvit_tiny"] == list(rows.RADII)
+    assert radii["lvit_tiny-fp64"] == [8.0, 12.0]
+    assert radii["vit_tiny"] == [None]
+    assert radii["hvt_tiny"] == [None, 2.0, 4.0]
+    hvt = next(row for row in rows.ROWS if row.name == "hvt_tiny")
+    assert at(hvt, 8.0, []) == "cannot be pushed there, ends at 6.2"
+    assert at(hvt, 4.0, []) == "-"
+    ran = [{"system": "hvt_tiny", "label": "HVT"}, {"system": "lvit_tiny", "label": "LViT"}]
+    record = {"edges": {"hvt_tiny": 6.2}}
+    assert beyond(record, ran, 8.0) == ["HVT: cannot be pushed there"]
+    assert beyond(record, ran, 4.0) == beyond(record, ran, None) == []
+
+
+def told(state: str, precision: str = "fp32", radius: float = 8.0) -> dict[str, Any]:
+    row = f"lvit_tiny{'-fp64' if precision == 'fp64' else ''}"
+    known = {"row": row, "system": "lvit_tiny", "precision": precision, "radius": radius, "seed": 0, "state": state}
+    losses = {"diverged_at": 3, "first_loss": 2.0, "last_loss": 1.0, "noise_after": 0.0, "spread_after": 1.0}
+    return known | losses | {"radius_before": radius}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        ("diverged", "goes on", "NaN at step 3 (from 8.0): float32 breaks it"),
+        ("diverged", "learns", "NaN at step 3 (from 8.0): float32 breaks it"),
+        ("diverged", "diverged", "NaN at step 3 (from 8.0): in float64 too"),
+        ("goes on", "learns", "goes on, 2.00 to 1.00 (from 8.0): learns in float64"),
+        ("goes on", "goes on", "goes on, 2.00 to 1.00 (from 8.0)"),
+        ("learns", "diverged", "learns, 2.00 to 1.00 (from 8.0)"),
+    ],
+)
+def test_float32_breaks_a_system_only_where_float64_goes_on(here: str, there: str, said: str) -> None:
+    run, twin = told(here), told(there, "fp64")
+    assert cell([run], twins([run, twin])) == said
+    assert broken([run, twin]) == ([run] if "breaks" in said else [])
+    assert broken([run, told(there, "fp64", 12.0)]) == []  # the twin of another run
+    assert cell([twin], twins([run, twin])) == cell([twin])
+
+
 def test_logits_that_are_all_alike_are_called_so() -> None:
     torch.manual_seed(0)
     model = create_model("vit_tiny", **NARROW)
@@ -98,18 +171,57 @@ def test_a_run_is_judged_by_its_losses() -> None:
 def test_the_record_has_every_radius_and_finished_runs_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings(tmp_path, quick=True, steps=2, runs=tmp_path / "runs", device="cpu", only=("lvit_tiny",))
-    monkeypatch.setattr(stability, "RADII", (2.0, 12.0))
+    settings = Settings(tmp_path, quick=True, runs=tmp_path / "runs", device="cpu", only=("lvit_tiny",))
+    monkeypatch.setattr(stability, "TOY_STEPS", 2)
+    for module in (rows, table, stability):
+        monkeypatch.setattr(module, "RADII", (2.0, 12.0))
     for _ in range(2):
         assert stability.run(settings) == []
         monkeypatch.setattr(stability, "train_pushed", lambda *_: pytest.fail("a finished run was run again"))
-    elsewhere = replace(settings, only=("hvt_tiny",), minutes=0.0)
-    with pytest.raises(Unfinished, match="2 runs are not done"):
-        stability.run(elsewhere)  # keeps what is there
-    record = json.loads((tmp_path / "stability-quick.json").read_text())
+    with pytest.raises(Unfinished, match="1 runs are not done"):
+        stability.run(replace(settings, only=("hvt_tiny",), minutes=0.0))  # keeps what is there, and cannot reach 12
+    path = tmp_path / "stability-quick.json"
+    record = json.loads(path.read_text())
     near, far = record["runs"]
     assert (near["radius"], far["radius"]) == (2.0, 12.0)
     assert near["radius_before"] < far["radius_before"]
     assert set(record["summary"]) == {"lvit_tiny"}
-    assert (tmp_path / "stability-quick.png").is_file()
+    assert path.with_suffix(".png").is_file()
     assert "radius 12" in capsys.readouterr().out
+    before = path.read_text()
+    with pytest.raises(SettingsError, match="holds runs of other sets; give another folder"):
+        stability.run(replace(settings, sets=("optim.lr=1e-5",)))
+    with pytest.raises(pytest.fail.Exception, match="was run again"):
+        stability.run(replace(settings, steps=3))
+    assert path.read_text() == before, "a try of another length lies elsewhere"
+
+
+def test_twins_start_from_the_same_weights_and_train_in_float64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = {}
+
+    def remember(model: torch.nn.Module, images: torch.Tensor) -> float | None:
+        dtype = next(model.parameters()).dtype
+        assert images.dtype == dtype
+        starts.setdefault(dtype, copy.deepcopy(model.state_dict()))
+        return radius_of(model, images)
+
+    monkeypatch.setattr(trial, "radius_of", remember)
+    monkeypatch.setattr(rows, "RADII", (8.0,))
+    monkeypatch.setattr(rows, "FAR", (8.0,))
+    names = ("polar_vit_tiny", "polar_vit_tiny-fp64")
+    settings = Settings(tmp_path, quick=True, steps=2, runs=tmp_path / "runs", device="cpu", only=names)
+    assert stability.run(settings) == []
+    for name, value in starts[torch.float32].items():
+        assert value.dtype == torch.float32, name
+        assert starts[torch.float64][name].equal(value.double()), name
+    record = json.loads((tmp_path / "stability" / "2-steps" / "stability-quick.json").read_text())
+    single, double = record["runs"]
+    assert (single["precision"], double["precision"]) == ("fp32", "fp64")
+    assert double["noise_before"] == 0 < single["noise_before"]
+    assert single["last_loss"] == pytest.approx(double["last_loss"], rel=1e-3)
+    assert record["breaks"] == []
+    assert record["provenance"]["product_precision"] == "float32,float64"
+    assert list(record["summary"]) == list(names)
+    assert "Polar-ViT, float64" in capsys.readouterr().out

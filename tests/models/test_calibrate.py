@@ -11,7 +11,7 @@ from polarvit.models import calibrate
 from polarvit.nn import PolarAttention, PolarLinear
 
 
-@pytest.mark.parametrize("rule", ["anchored", "anchored_0.1", "free_power", "affine_klein", "lorentz"])
+@pytest.mark.parametrize("rule", ["anchored", "anchored_0.1", "free_power", "affine_klein", "hard_bound", "lorentz"])
 @pytest.mark.parametrize(("target", "k"), [(1.5, 1.0), (None, 1.0), (None, 2.3)])
 def test_every_layer_starts_at_the_stated_radius(narrow, images, rule, target, k) -> None:
     model = narrow("polar_vit_tiny", rule=rule, target_radius=target, k=k)
@@ -51,7 +51,22 @@ def test_anchors_follow_but_a_deviation_stays_one(narrow, images) -> None:
     assert any(m.rule.phi0_anchor.abs() > 0.1 for m in model.modules() if isinstance(m, PolarLinear))
 
 
-def test_bounded_rules_keep_their_radius_but_heads_are_calibrated(narrow, images) -> None:
+def test_a_hard_bound_is_beyond_every_radius_that_a_calibrated_model_starts_with(narrow, images) -> None:
+    model, bound = narrow("polar_vit_tiny", rule="hard_bound", dim=192, mlp_dim=384, heads=12, depth=1), 5.0
+    calibrate(model, images)
+    model.blocks[0].attention.one_by_one = True
+    largest: list[float] = []
+    for module in model.modules():
+        if isinstance(module, PolarLinear):
+            module.register_forward_hook(lambda m, a, out: largest.append(out.radius.max().item()))
+    model.eval()(images)
+    assert len(largest) == 7
+    assert max(largest) < bound
+    reached = calibrate(narrow("polar_vit_tiny", rule="hard_bound", target_radius=9.0), images)
+    assert all(r <= bound for name, r in reached.items() if not name.endswith("_heads"))
+
+
+def test_rules_without_an_offset_keep_their_radius_but_heads_are_calibrated(narrow, images) -> None:
     model = narrow("polar_vit_tiny", rule="sigmoid", target_radius=0.7)
     reached = calibrate(model, images)
     assert all(r == pytest.approx(0.7, rel=1e-3) for name, r in reached.items() if name.endswith("_heads"))

@@ -110,7 +110,7 @@ def test_rules_say_what_they_say() -> None:
     sigmoid = rules["sigmoid"]
     time = 1.1 + torch.exp(sigmoid.scale) * torch.sigmoid(klein @ sigmoid.weight + sigmoid.bias)
     torch.testing.assert_close(torch.cosh(sigmoid(*given)), time)
-    torch.testing.assert_close(rules["hard_bound"](log_norm + 9, a, u, klein), torch.full((7,), 3.0))
+    torch.testing.assert_close(rules["hard_bound"](log_norm + 9, a, u, klein), torch.full((7,), 5.0))
     deviated = rules["anchored_0.2"]
     assert isinstance(deviated, AnchoredRadius)
     assert (deviated.phi - deviated.phi_anchor).std() > 0.02
@@ -123,8 +123,7 @@ def test_rules_say_what_they_say() -> None:
 def test_the_fused_layer_has_the_radius_of_the_rule(rule: str, activation: str | None) -> None:
     torch.manual_seed(0)
     layer, x = PolarLinear(6, 5, activation, rule=rule).double(), points(10, 6)  # type: ignore[arg-type]
-    if not layer.rule.bounded:
-        layer.rule.shift(0.3)
+    layer.rule.shift(0.3)
     h = torch.cosh(x.radius).unsqueeze(-1) * (
         layer.time_weight + torch.tanh(x.radius).unsqueeze(-1) * F.linear(x.direction, layer.weight)
     )

@@ -1,13 +1,14 @@
 """The cost table (paper, appendix "Computational Cost") on the machine at hand, for every system of the Tiny size.
 
-Forward and backward and the whole step of each, timed in turns (`polarvit.experiments.bench`), with parameters, memory
-and floating-point operations. The paper's times are of an RTX A5000; what compares is the ratio to the Euclidean ViT.
+Forward and backward and the whole step of each, timed in turns with the Euclidean ViT (`polarvit.experiments.bench`),
+with parameters, memory and floating-point operations. The paper's times are of an RTX A5000; what compares is the ratio
+to the Euclidean ViT.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polarvit.experiments.bench.contestants import Contestant, Setting
 from polarvit.experiments.bench.report import cell, device_of, machine_name
-from polarvit.experiments.bench.step import Row, measure
-from polarvit.experiments.bench.timing import Budget
+from polarvit.experiments.bench.step import Row, fill, made_ready
+from polarvit.experiments.bench.timing import Budget, Timed
 from polarvit.experiments.registry import Settings
 from polarvit.kernels.pick import kernels
 from polarvit.models import create_model
@@ -42,7 +43,7 @@ SYSTEMS = (
 
 
 def run(settings: Settings) -> list[str]:
-    """Time every system, print the table, write `cost.json` (`cost-cpu.json` without a GPU) after each precision.
+    """Time every system, print the table, write `cost.json` (`cost-cpu.json` without a GPU) after each system.
 
     With `only` the other systems stay as the file has them: each row says when and where it was measured, and its
     ratio is to the Euclidean ViT of the same minutes.
@@ -55,21 +56,41 @@ def run(settings: Settings) -> list[str]:
             raise SettingsError(f"--only: no system '{key}'; there are {', '.join(one.key for one in SYSTEMS)}")
     setting, batch = Setting(narrow=not cuda), 128 if cuda else 4
     precisions: tuple[Precision, ...] = ("fp32", "tf32") if cuda else ("fp32",)
-    budget = Budget(120.0 if cuda else 5.0, len(precisions))
+    budget = Budget(120.0 if cuda else 5.0, len(precisions) * len(systems))
     origin = provenance(seed=0, quick=not cuda, product_precision=",".join(precisions))
     path = settings.out / f"cost{'' if cuda else '-cpu'}.json"
     sizes = setting.__dict__ | {"batch": batch}
     rows: list[Row] = []
     for precision in precisions:
-        found = measure(systems, setting, device, batch, precision, compiled=cuda, budget=budget)
-        for row in found:
-            row |= against(found, row) | {"gflops": flops(row["key"], setting)}
-            row["provenance"] = {"date": origin["date"], "machine": origin["machine"]}
+        found: list[Row] = []
+        for row in measured(systems, setting, device, batch, precision, compiled=cuda, budget=budget):
+            found.append(row | {"provenance": {"date": origin["date"], "machine": origin["machine"]}})
+            write(path, joined(before(path, sizes), rows + found), sizes, origin)
         show(found, f"{setting}, batch {batch}, {precision}, {machine_name(device)}")
         rows += found
-        write(path, joined(before(path, sizes), rows), sizes, origin)
     console().print(f"wrote {path}", soft_wrap=True)
     return [f"{row['label']}, {row['precision']}: {row['failed']}" for row in rows if "failed" in row]
+
+
+def measured(
+    systems: Sequence[Contestant],
+    setting: Setting,
+    device: torch.device,
+    batch: int,
+    precision: Precision,
+    *,
+    compiled: bool,
+    budget: Budget,
+) -> Iterator[Row]:
+    """One row after another: the Euclidean ViT, then every other system in turns with it."""
+    base: Row = {}
+    base_cases: dict[str, Timed] = {}
+    for one in systems:
+        row, cases = made_ready(one, setting, device, batch, precision, compiled, budget)
+        if one.key == BASE:
+            base, base_cases = row, cases
+        fill([base] if one.key == BASE else [base, row], budget.times(base_cases | cases, device))
+        yield row | against(base, row) | {"gflops": flops(one.key, setting)}
 
 
 def before(path: Path, sizes: dict[str, Any]) -> list[Row]:
@@ -99,9 +120,8 @@ def write(path: Path, rows: list[Row], sizes: dict[str, Any], origin: dict[str, 
     write_json(path, record | {"paper_ms": PAPER, "rows": rows, "summary": summary})
 
 
-def against(rows: list[Row], row: Row) -> dict[str, Any]:
+def against(base: Row, row: Row) -> dict[str, Any]:
     """Ratios of forward and backward, of the whole step and of memory to the Euclidean ViT, and the paper's."""
-    base = next(each for each in rows if each["key"] == BASE)
     paper = PAPER[row["key"]] / PAPER[BASE] if row["key"] in PAPER else None
     if "failed" in row or "failed" in base:
         return {"paper_ratio": paper}
@@ -128,12 +148,11 @@ def flops(name: str, setting: Setting) -> float:
 
 
 def stated(rows: list[Row], key: str) -> str:
-    """One system in a line: milliseconds of forward and backward in each precision, the ratio, memory."""
+    """One system in a line: milliseconds of forward and backward in each precision, each with its ratio, if any."""
     own = [row for row in rows if row["key"] == key and "failed" not in row]
-    if not own:
-        return ""
-    times = ", ".join(f"{row['forward_backward']['ms']:.1f} ms {row['precision']}" for row in own)
-    return f"{times}; {statistics.fmean(row['both_ratio'] for row in own):.2f}x the Euclidean ViT"
+    ratios = [f" ({row['both_ratio']:.2f}x)" if "both_ratio" in row else "" for row in own]
+    times = [f"{row['forward_backward']['ms']:.1f} ms {row['precision']}" for row in own]
+    return ", ".join(time + ratio for time, ratio in zip(times, ratios, strict=True))
 
 
 def show(rows: list[Row], title: str) -> None:

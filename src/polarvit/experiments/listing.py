@@ -27,16 +27,33 @@ class Finding:
 
 def finding(experiment: Experiment, row: Row, results: Path) -> Finding:
     """Read a row's value from the `summary` of its JSON."""
-    path = results / experiment.result_of(row)
+    path = results / row.result if row.result else table_of(experiment, results)
     if not path.is_file():
         return Finding()
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read(path)
     entry = record.get("summary", {}).get(row.key)
     if entry is None:
         return Finding()
     own = entry if isinstance(entry, dict) else {"value": entry}
     origin = own.get("provenance", record.get("provenance", {}))
     return Finding(str(own["value"]), origin.get("date", "date not recorded"), machine_text(origin.get("machine", {})))
+
+
+def table_of(experiment: Experiment, results: Path) -> Path:
+    """The JSON that the list reads: the usual one, or, with `any_length`, the longest in which no row is missing."""
+    usual = results / experiment.table
+    if not experiment.any_length:
+        return usual
+    records = {path: read(path) for path in (usual, *results.glob(f"**/*-steps/{usual.name}")) if path.is_file()}
+    keys = {row.key for row in experiment.rows}
+    whole = [path for path, record in records.items() if keys <= record.get("summary", {}).keys()]
+    return max(whole, key=lambda path: int(records[path]["steps"]), default=usual)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a JSON holds."""
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 def machine_text(machine: dict[str, Any]) -> str:
@@ -59,8 +76,10 @@ def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, st
 
 
 def head(experiment: Experiment, results: Path) -> list[str]:
-    """What stands above the rows: the command, and what a run takes if rows are missing."""
+    """What stands above the rows: the command, the length if that is open, and what a run takes if rows are missing."""
     text = [f"command: {experiment.command}"]
+    if experiment.any_length and (path := table_of(experiment, results)).is_file():
+        text.append(f"ours: {read(path)['steps']:,} steps")
     missing = sum(not finding(experiment, row, results).value for row in experiment.rows)
     if missing or not experiment.rows:
         rows = f"{missing} of {len(experiment.rows)} rows" if experiment.rows else "all"

@@ -100,7 +100,8 @@ class Experiment:
 
     `home` is the module whose `run(settings)` does it and returns the claims that did not hold. `result` is its JSON
     under the results folder, `<name>.json` if empty. `cost` says what a full run takes. `takes` names the settings it
-    looks at beside `out`, `quick` and `seed`.
+    looks at beside `out`, `quick` and `seed`. With `any_length` the list shows the longest length at which every row
+    ran, because what matters is how rows of one length compare.
     """
 
     name: str
@@ -111,10 +112,16 @@ class Experiment:
     cost: str = ""
     result: str = ""
     takes: frozenset[str] = frozenset()
+    any_length: bool = False
 
     @property
     def command(self) -> str:
         return f"polarvit reproduce {self.name}"
+
+    @property
+    def table(self) -> str:
+        """Its JSON, relative to the results folder."""
+        return self.result or f"{self.name}.json"
 
     def label(self, key: str) -> str:
         """What a row is called."""
@@ -128,7 +135,7 @@ class Experiment:
 
     def result_of(self, row: Row) -> str:
         """The JSON that holds a row, relative to the results folder."""
-        return row.result or self.result or f"{self.name}.json"
+        return row.result or self.table
 
     def run(self, settings: Settings) -> list[str]:
         commit()  # that of the code as it is now, also for what is written at the end

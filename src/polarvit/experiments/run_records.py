@@ -42,7 +42,7 @@ def all_finished(name: str, rows: Sequence[Row], settings: Settings, records: Pa
 
 def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:
     """Write the record of the finished run in `folder`; returns its JSON."""
-    path = records / f"{recipe.train.steps}-steps" / f"{result.row.home}-seed-{result.seed}.json"
+    path = result.row.under(records) / f"{recipe.train.steps}-steps" / f"{result.row.home}-seed-{result.seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     file = METRICS if result.metrics is not None else DIVERGED
     content = {
@@ -65,7 +65,7 @@ def recorded(row: Row, settings: Settings, records: Path) -> list[Result]:
     """The runs of a row, at the length asked for, that were recorded."""
     steps = resolved(row, 0, settings).train.steps
     found = []
-    for path in sorted((records / f"{steps}-steps").glob(f"{row.home}-seed-*.json")):
+    for path in sorted((row.under(records) / f"{steps}-steps").glob(f"{row.home}-seed-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["row"] != row.home:
             continue  # a row whose name goes on with "-seed-"

@@ -41,6 +41,7 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
     """The JSON of the study as it stands, and True; False, and it is left alone, if it holds these results already."""
     path = settings.file(name)
     recipe = resolved(rows[0], settings.seed, settings)
+    products = sorted({resolved(row, settings.seed, settings).train.precision for row in rows})
     found = [summary(row, results) for row in rows]
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("rows") == as_written(found):
         return False
@@ -50,9 +51,7 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "experiment": name,
             "title": title,
             "command": settings.command(name),
-            "provenance": provenance(
-                seed=settings.seed, quick=settings.quick, product_precision=recipe.train.precision
-            ),
+            "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision=",".join(products)),
             "data": Path(recipe.data.path).name,
             "steps": recipe.train.steps,
             "batch_size": recipe.train.batch_size,

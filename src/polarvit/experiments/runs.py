@@ -9,10 +9,11 @@ An experiment lists its rows and calls `study`:
 
 `study` trains what is missing under `runs/<name>/<steps>-steps/<row>/seed-<n>`, one seed of every row before the second
 seed of any, prints ours beside the paper's and writes `results/<name>.json` after every run, with every finished run it
-finds in the folders. A run is finished when its folder holds metrics.json; one whose loss stopped being a number is
-finished too, and says so in diverged.json. Rows of several tables that are one run name one folder (`Row.run`,
-`folder`) and train once. With `records` every finished run is kept there too, compact
-(`polarvit.experiments.run_records`), and what is kept there need not be run again.
+finds in the folders. The table of another length than the rows' own lies with its records, in `<steps>-steps`. A run is
+finished when its folder holds metrics.json; one whose loss stopped being a number is finished too, and says so in
+diverged.json. Rows of several tables that are one run name one folder (`Row.run`, `Row.folder`, `folder`) and train
+once. With `records` every finished run is kept there too, compact (`polarvit.experiments.run_records`), and what is
+kept there need not be run again.
 
 Runs follow each other in this process, or go side by side in processes of their own.
 """
@@ -65,10 +66,16 @@ class Row:
     paper: Stated | None = None
     run: str = ""
     """Name of its folder and record, if other tables have the same run under other names."""
+    folder: str = ""
+    """Where its runs and records go, if not where those of its table do."""
 
     @property
     def home(self) -> str:
         return self.run or self.name
+
+    def under(self, folder: Path) -> Path:
+        """A folder of its table's runs or records, or the one beside it that the row names."""
+        return folder.parent / self.folder if self.folder else folder
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ def study(
     from polarvit.experiments.run_table import picture, write
     from polarvit.experiments.run_table import show as show_rows
 
+    settings = at_length(name, rows, settings, records)
     home = folder or name
     results = all_finished(home, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
@@ -169,6 +177,14 @@ def study(
         for result in results
         if result.metrics is None and not (result.row.paper and result.row.paper.word == "diverged")
     ]
+
+
+def at_length(name: str, rows: Sequence[Row], settings: Settings, records: Path | None) -> Settings:
+    """Settings whose table replaces none of another length: other lengths than the rows' own lie with their records."""
+    lengths = [resolved(row, 0, settings).train.steps for row in rows]
+    if settings.quick or lengths == [load(row.recipe, list(row.overrides)).train.steps for row in rows]:
+        return settings
+    return replace(settings, out=(records or settings.out / name) / f"{lengths[0]}-steps")
 
 
 def run_together(
@@ -243,7 +259,7 @@ def toy(recipe: Recipe, sets: Sequence[str] = ()) -> Recipe:
 def place(name: str, row: Row, settings: Settings) -> Path:
     """Folder of a row's runs."""
     steps = resolved(row, 0, settings).train.steps
-    return settings.runs / name / f"{steps}-steps{'-toy' if settings.quick else ''}" / row.home
+    return row.under(settings.runs / name) / f"{steps}-steps{'-toy' if settings.quick else ''}" / row.home
 
 
 def finished(name: str, rows: Sequence[Row], settings: Settings) -> list[Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -32,6 +33,8 @@ class VisionModel(nn.Module, Pretrained):
     """Name of the module that sees the patches (timm's `first_conv`)."""
     hyperbolic: ClassVar[bool] = False
     """Whether tokens are points of hyperbolic space, with radii to report."""
+    largest_radius: ClassVar[float] = math.inf
+    """Where its points end, whatever its layers ask for."""
     calibrated: ClassVar[bool] = False
     """Whether training starts by calibrating it on a first batch (`polarvit.models.calibrate`)."""
 

@@ -8,6 +8,7 @@ sqrt(k) asinh(sqrt(n/k)) that a gyro layer norm of the same width gives, n the l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ from polarvit.models.base import VisionModel
 from polarvit.models.polar_vit import PolarViT
 from polarvit.models.stream import StreamModel
 from polarvit.nn import PolarAttention, PolarLinear
+
+FLAT = 1e-3
+"""A radius that grows by less than this when a layer is stretched by a factor e has come to its end."""
 
 
 def target(config_target: float | None, width: int, k: float) -> float:
@@ -40,9 +44,9 @@ def calibrate(model: VisionModel, images: Tensor) -> dict[str, float]:
 def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> dict[str, float]:
     """Calibrate a system in its own coordinates: every layer with a `stretch(delta)` is stretched to the target.
 
-    Layers are met in the order of the forward pass. A layer with a bounded radius reaches what its bounds allow.
-    `norms` takes the normalisations along, which otherwise keep their radius, and layers with a gate keep it open
-    (`steady`): all of a model is then moved outward.
+    Layers are met in the order of the forward pass. A layer with a bounded radius reaches what its bounds allow and is
+    stretched no further than that takes. `norms` takes the normalisations along, which otherwise keep their radius, and
+    layers with a gate keep it open (`steady`): all of a model is then moved outward.
     """
     goal, reached = model.config.target_radius, dict[str, float]()
 
@@ -50,21 +54,16 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
         def hook(layer: Any, args: Any, out: Tensor) -> Tensor:
             if norms and hasattr(layer, "steady"):
                 layer.steady(*args)
-                out = layer.forward(*args)
-            radius = lambda y: model.as_points(y).radius.mean().item()  # noqa: E731
+            at = 0.0
+
+            def stretched(stretch: float) -> float:
+                nonlocal at, out
+                layer.stretch(stretch - at)
+                at, out = stretch, layer.forward(*args)
+                return model.as_points(out).radius.mean().item()
+
             width = out.shape[-1] - (model.as_points(out).dim != out.shape[-1])
-            wanted, low, high, at = target(goal, width, model.k), -30.0, 30.0, 0.0
-            for turn in range(60):
-                found = radius(out)
-                low, high = (at, high) if found < wanted else (low, at)
-                if math.isclose(found, wanted, rel_tol=1e-4):
-                    break
-                step = math.log(max(math.sinh(min(wanted, 80.0)), 1e-9) / max(math.sinh(min(found, 80.0)), 1e-9))
-                # as if sinh of the radius grew like e^delta; every second turn halves the bracket, where it does not
-                following = at + step if turn % 2 == 0 and low < at + step < high else 0.5 * (low + high)
-                layer.stretch(following - at)
-                at, out = following, layer.forward(*args)
-            reached[name] = radius(out)
+            reached[name] = _stretch(stretched, target(goal, width, model.k))
             return out
 
         return hook
@@ -82,6 +81,35 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
     return reached
 
 
+def _stretch(radius: Callable[[float], float], wanted: float) -> float:
+    """Call `radius(stretch)`, which grows with the stretch, until it is `wanted` or at its end; returns the last."""
+    low, high, at, found, short = -30.0, 30.0, 0.0, radius(0.0), True
+    for turn in range(60):
+        if math.isclose(found, wanted, rel_tol=1e-4):
+            break
+        low, high = (at, high) if found < wanted else (low, at)
+        step = math.log(max(math.sinh(min(wanted, 80.0)), 1e-9) / max(math.sinh(min(found, 80.0)), 1e-9))
+        # as if sinh of the radius grew like e^stretch; every second turn halves the bracket, where it does not
+        following = at + step if turn % 2 == 0 and low < at + step < high else 0.5 * (low + high)
+        before, was = found, at
+        at, found = following, radius(following)
+        short = short and before < wanted and found < wanted  # a radius has a lower end too, from which it can go up
+        if short and found - before < FLAT * (at - was):
+            return _stretch_to_end(radius, at, found - FLAT)
+    return found
+
+
+def _stretch_to_end(radius: Callable[[float], float], far: float, end: float) -> float:
+    """The smallest stretch from 0 to `far` that takes the radius to its end: none if it is there already."""
+    low, high = 0.0, far
+    if (found := radius(low)) >= end:
+        return found
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if radius(middle) >= end else (middle, high)
+    return radius(high)
+
+
 @torch.no_grad()
 def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
     """Run one batch, setting log-radius offsets and head gains on the way so that mean radii meet the target.
@@ -95,13 +123,13 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
 
     def meet_layer(name: str) -> Any:
         def hook(layer: PolarLinear, _: Any, out: PolarPoint) -> PolarPoint | None:
-            if layer.rule.bounded:
+            if not layer.rule.shifts:
                 reached[name] = out.radius.mean().item()
                 return None
             log_sinh = _log_sinh(out.radius / math.sqrt(k))
             delta = _offset(log_sinh, target(goal, layer.out_features, k) / math.sqrt(k))
             layer.rule.shift(delta)
-            radius = math.sqrt(k) * radius_of_log_sinh(log_sinh + delta)
+            radius = math.sqrt(k) * layer.rule.bound_radius(radius_of_log_sinh(log_sinh + delta))
             reached[name] = radius.mean().item()
             return PolarPoint(radius.to(out.radius.dtype), out.direction)
 

@@ -8,6 +8,7 @@ It is trained by the loop of this library: the published one updates twice a ste
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -94,6 +95,7 @@ class HVT(StreamModel):
 
     config_class = HVTConfig
     first_layer = "embed.proj"
+    largest_radius = 2 * math.atanh(ball.LARGEST)
 
     def __init__(self, config: HVTConfig) -> None:
         super().__init__(config)

@@ -36,6 +36,8 @@ class RadiusRule(nn.Module):
     """
 
     bounded: ClassVar[bool] = False
+    shifts: ClassVar[bool] = True
+    """Whether there is a log radius to shift."""
     affine: ClassVar[bool] = False
     """Whether l is beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0 with some constants: the fused layer takes those
     from `phi` and `scalars`."""
@@ -148,6 +150,7 @@ class SigmoidRadius(RadiusRule):
     """cosh a' = 1.1 + e^s sigmoid(v . x/x_0 + b): Chen's time coordinate, bounded by a learned constant (s = 2.3)."""
 
     bounded = True
+    shifts = False
     roles: ClassVar[dict[str, Role]] = {"scale": NO_DECAY, "bias": NO_DECAY}
 
     def __init__(self, in_features: int) -> None:
@@ -163,11 +166,15 @@ class SigmoidRadius(RadiusRule):
 
 
 class HardBound(AnchoredRadius):
-    """The anchored rule cut off at a fixed radius, whose gradient vanishes beyond it."""
+    """The anchored rule cut off at a fixed radius, whose gradient vanishes beyond it.
+
+    The paper does not give the bound. A calibrated Polar-ViT-Tiny starts with outputs of its layers at 2.6 to 4.3: 5
+    lies beyond them, so the rule starts as the anchored one.
+    """
 
     bounded = True
 
-    def __init__(self, in_features: int, bound: float = 3.0) -> None:
+    def __init__(self, in_features: int, bound: float = 5.0) -> None:
         super().__init__(in_features)
         self.bound = bound
 

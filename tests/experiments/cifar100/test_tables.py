@@ -41,17 +41,24 @@ def test_a_dead_worker_fails_the_sweep(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("told", "folder"),
-    [({}, "cifar100"), ({"steps": 11_710}, "cifar100"), ({"quick": True, "steps": 2}, "cifar100"),
-     ({"steps": 200}, "cifar100/choices/200-steps")],
+    ("module", "told", "folder"),
+    [(choices, {}, "."), (choices, {"steps": 11_710}, "."), (choices, {"quick": True, "steps": 2}, "."),
+     (choices, {"steps": 200}, "choices/200-steps"), (variants, {"steps": 11_710}, "variants/11710-steps"),
+     (table, {"steps": 117_100}, "."), (table, {"sets": ("train.steps=200",)}, "200-steps")],
 )  # fmt: skip
 def test_a_table_of_another_length_does_not_replace_the_recorded_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], folder: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, told: dict[str, Any], folder: str
 ) -> None:
-    seen: list[tuple[Path, Path]] = []
-    monkeypatch.setattr(choices, "study", lambda *words, records, **_: seen.append((words[3].out, records)) or [])
-    assert choices.run(Settings(tmp_path, **told)) == []
-    assert seen == [(tmp_path / folder, tmp_path / "cifar100" / "choices")]
+    home, seen = tmp_path / "cifar100", list[Path]()
+
+    def study(name: str, _: str, rows: Any, settings: Settings, *, records: Path, **__: Any) -> list[str]:
+        seen.append(runs.at_length(name, rows, settings, records).out)
+        return []
+
+    monkeypatch.setattr(module, "study", study)
+    monkeypatch.setattr(table, "all_finished", lambda *_: [])
+    assert module.run(Settings(tmp_path, runs=tmp_path / "runs", **told)) == []
+    assert seen == [home / folder]
 
 
 def test_only_products_differ_in_the_control() -> None:

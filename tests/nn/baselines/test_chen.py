@@ -12,6 +12,7 @@ from torch import nn
 from polarvit.geometry import PolarPoint, ambient, from_ambient, to_ambient
 from polarvit.nn import PolarLinear
 from polarvit.nn.baselines import LorentzBoundedLinear, LorentzLinear
+from polarvit.nn.baselines.hexformer import HexLinear
 from polarvit.parameters import NO_DECAY, ORDINARY, walk
 
 F64 = torch.float64
@@ -151,3 +152,19 @@ def test_under_autocast_only_the_product_is_bf16() -> None:
 def test_errors_say_what_is_wrong(make, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_k_of_a_call_replaces_that_of_hexformers_layer(heads: int) -> None:
+    """Points of a call lie on the hyperboloid of its k, where a learned one gets a gradient."""
+    layer = HexLinear(5, 4, heads=heads).double()
+    own = HexLinear(5, 4, k=2.3, heads=heads).double()
+    own.load_state_dict(layer.state_dict())
+    x, k = points(3, 6, 5, k=2.3), torch.tensor(2.3, dtype=F64, requires_grad=True)
+    y = layer(x, k=k)
+    torch.testing.assert_close(y, own(x))
+    torch.testing.assert_close(layer(x, k=2.3), own(x))
+    torch.testing.assert_close(ambient.inner(y, y), torch.full(y.shape[:-1], -2.3, dtype=F64))
+    y[..., 0].sum().backward()
+    assert k.grad is not None
+    assert k.grad > 0

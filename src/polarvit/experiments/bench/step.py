@@ -101,22 +101,31 @@ def measure(
     budget: Budget,
 ) -> list[Row]:
     """One row for each contestant, timed in turns; one that cannot run has `failed` and does not end the comparison."""
-    rows: list[Row] = []
-    cases: dict[str, Timed] = {}
-    for one in contestants:
-        row: Row = {"key": one.key, "label": one.label, "precision": precision, "batch": batch}
-        rows.append(row)
-        try:
-            facts, ready = prepare(one, setting, device, batch, precision, compiled)
-        except Exception as error:
-            row["failed"] = "out of memory" if isinstance(error, torch.OutOfMemoryError) else in_short(error)
-            budget.say(f"{one.label}: {row['failed']}")
-            continue
-        row |= facts
-        cases |= {f"{one.key}: {part}": timed for part, timed in ready.items()}
-        budget.say(f"{one.label}, {precision}, batch {batch}: ready after {facts['ready_seconds']:.1f} s")
-    fill(rows, budget.times(cases, device))
+    found = [made_ready(one, setting, device, batch, precision, compiled, budget) for one in contestants]
+    rows = [row for row, _ in found]
+    fill(rows, budget.times({name: timed for _, cases in found for name, timed in cases.items()}, device))
     return rows
+
+
+def made_ready(
+    one: Contestant,
+    setting: Setting,
+    device: torch.device,
+    batch: int,
+    precision: Precision,
+    compiled: bool,
+    budget: Budget,
+) -> tuple[Row, dict[str, Timed]]:
+    """A contestant's row without times, and what to time by name: nothing if it cannot run, which the row says."""
+    row: Row = {"key": one.key, "label": one.label, "precision": precision, "batch": batch}
+    try:
+        facts, ready = prepare(one, setting, device, batch, precision, compiled)
+    except Exception as error:
+        row["failed"] = "out of memory" if isinstance(error, torch.OutOfMemoryError) else in_short(error)
+        budget.say(f"{one.label}: {row['failed']}")
+        return row, {}
+    budget.say(f"{one.label}, {precision}, batch {batch}: ready after {facts['ready_seconds']:.1f} s")
+    return row | facts, {f"{one.key}: {part}": timed for part, timed in ready.items()}
 
 
 def in_short(error: Exception) -> str:

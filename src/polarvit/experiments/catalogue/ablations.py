@@ -19,6 +19,7 @@ ABLATIONS = (
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100; the ambient first row more",
         takes=TRAINING,
+        any_length=True,
     ),
     Experiment(
         "position",
@@ -36,6 +37,7 @@ ABLATIONS = (
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
         takes=TRAINING,
+        any_length=True,
     ),
     Experiment(
         "radius-rule",
@@ -54,5 +56,6 @@ ABLATIONS = (
         ),
         cost="about 1.5 GPU minutes a row at 11,710 steps, 0.22 GPU hours at 117,100",
         takes=TRAINING,
+        any_length=True,
     ),
 )

@@ -37,11 +37,9 @@ ROWS = (
 
 
 def placed(settings: Settings, folder: str) -> tuple[Settings, Path]:
-    """Settings whose table lies in results/cifar100, or beside its records if runs have another length; the records."""
-    home, steps = settings.out / FOLDER, settings.steps
-    records = home / folder
-    usual = settings.quick or steps is None or f"train.steps={steps}" in SHORT
-    return replace(settings, out=home if usual else records / f"{steps}-steps"), records
+    """Settings whose table lies in results/cifar100, and the folder of its records there."""
+    home = settings.out / FOLDER
+    return replace(settings, out=home), home / folder
 
 
 def run(settings: Settings) -> list[str]:

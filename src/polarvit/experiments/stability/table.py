@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, resolved
+from polarvit.experiments.stability.rows import RADII, ROWS, edge, system_of
 from polarvit.tables import console, table
 
 COLLAPSED = 1e-3
 """A model whose logits differ between images by less than this share of their size tells images apart no more."""
+BREAKS = "float32 breaks it"
 
 
 def named(radius: float | None) -> str:
@@ -18,15 +20,52 @@ def named(radius: float | None) -> str:
     return "as it is" if radius is None else f"radius {radius:g}"
 
 
-def cell(runs: Sequence[dict[str, Any]]) -> str:
-    """What happened to the seeds of one system at one radius."""
+def key_of(run: dict[str, Any]) -> tuple[str, float | None, int]:
+    """What tells a run from all others."""
+    return run["row"], run["radius"], run["seed"]
+
+
+def twins(runs: Iterable[dict[str, Any]]) -> dict[tuple[str, float | None, int], dict[str, Any]]:
+    """The runs in float64, by the key of the float32 run that each is the twin of."""
+    return {(run["system"], run["radius"], run["seed"]): run for run in runs if run["precision"] == "fp64"}
+
+
+def broken(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs that float32 breaks: a loss was not a number, and in float64 it always was one."""
+    runs = list(runs)
+    known = twins(runs)
+    return [run for run in runs if run["precision"] == "fp32" and verdict(run, known.get(key_of(run))) == BREAKS]
+
+
+def verdict(run: dict[str, Any], twin: dict[str, Any] | None) -> str:
+    """What the twin in float64 says about a run in float32; empty where there is none, or nothing to say."""
+    if twin is None:
+        return ""
+    if run["state"] == "diverged":
+        return "in float64 too" if twin["state"] == "diverged" else BREAKS
+    return "learns in float64" if (run["state"], twin["state"]) == ("goes on", "learns") else ""
+
+
+def at(row: Row, radius: float | None, runs: Sequence[dict[str, Any]]) -> str:
+    """The cell of a row: what happened to its seeds from there, or why nothing did."""
+    end = edge(system_of(row))
+    if radius is not None and radius > end:
+        return f"cannot be pushed there, ends at {end:.1f}"
+    return cell([run for run in runs if run["row"] == row.name and run["radius"] == radius], twins(runs))
+
+
+def cell(
+    runs: Sequence[dict[str, Any]], known: Mapping[tuple[str, float | None, int], dict[str, Any]] | None = None
+) -> str:
+    """What happened to the seeds of one row from one radius, and what their twins say."""
     words = []
     for run in runs:
         if run["state"] == "diverged":
             words.append(f"NaN at step {run['diverged_at']}")
         else:
             words.append(f"{run['state']}, {run['first_loss']:.2f} to {run['last_loss']:.2f}{doubt(run)}")
-        words[-1] += started(run)
+        said = verdict(run, known.get(key_of(run))) if known else ""
+        words[-1] += started(run) + (f": {said}" if said else "")
     return "; ".join(words) or "-"
 
 
@@ -46,35 +85,35 @@ def started(run: dict[str, Any]) -> str:
     return " (not finite before training)" if found is None else f" (from {found:.1f})"
 
 
-def summary(systems: Sequence[Row], runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Every system that ran in a line, with the day and the machine of its newest run."""
+def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Every row that ran in a line, with the day and the machine of its newest run."""
     found = {}
-    for row in systems:
-        own = [run for run in runs if run["system"] == row.name]
+    for row in ROWS:
+        own = [run for run in runs if run["row"] == row.name]
         if not own:
             continue
-        radii = dict.fromkeys(run["radius"] for run in own)
-        lines = {radius: cell([run for run in own if run["radius"] == radius]) for radius in radii}
-        told = ", ".join(f"{'as it is' if radius is None else f'{radius:g}'}: {text}" for radius, text in lines.items())
-        found[row.name] = {"value": told, "provenance": max((r["provenance"] for r in own), key=lambda o: o["date"])}
+        texts = {radius: at(row, radius, runs) for radius in RADII}
+        told = [f"{'as it is' if radius is None else f'{radius:g}'}: {text}" for radius, text in texts.items()]
+        ran = [line for line, text in zip(told, texts.values(), strict=True) if text != "-"]
+        newest = max((run["provenance"] for run in own), key=lambda origin: origin["date"])
+        found[row.name] = {"value": ", ".join(ran), "provenance": newest}
     return found
 
 
-def show(systems: Sequence[Row], runs: Sequence[dict[str, Any]], settings: Settings) -> None:
+def show(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
     """Print it."""
-    radii = sorted({run["radius"] for run in runs}, key=lambda radius: radius or 0)
-    rows = []
-    for row in systems:
-        own = [run for run in runs if run["system"] == row.name]
-        if own:
-            rows.append([row.label, *(cell([run for run in own if run["radius"] == radius]) for radius in radii)])
-    images = resolved(systems[0], settings.seed, settings).train.batch_size
-    title = f"Training from far out, float32, {settings.steps} steps of {images}: first and last loss"
+    ran = {run["row"] for run in runs}
+    rows = [[row.label, *(at(row, radius, runs) for radius in RADII)] for row in ROWS if row.name in ran]
+    images = resolved(ROWS[0], settings.seed, settings).train.batch_size
+    title = (
+        f"Training from far out, strict float32 unless stated, {settings.steps} steps of {images}: first and last loss"
+    )
     title += f" (chance {runs[0]['chance']:.2f})"
     note = "TOY SIZE on digits. " if settings.quick else "Each at the rate of its recipe. "
     note += (
         "In brackets: mean radius of the tokens before training. Noise over 0.1 %: how "
         "far logits in float32 are from those of the same weights in float64, after training. Collapsed: logits hardly "
-        "differ between images."
+        "differ between images. Rows in float64 start from the same weights: only where they go on and float32 does "
+        "not does float32 break a system; what is bad in both is no matter of precision."
     )
-    console().print(table(title, ["system", *map(named, radii)], rows, caption=note, text=()))
+    console().print(table(title, ["system", *map(named, RADII)], rows, caption=note, text=()))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polarvit.geometry import ambient
+from polarvit.geometry.scaled import sqrt_k
 from polarvit.nn.baselines.chen import Activation, LorentzBoundedLinear, activate, check_ambient
 from polarvit.nn.baselines.lorentz import (
     FLOOR,
@@ -35,7 +36,7 @@ class HexLinear(LorentzBoundedLinear):
     """HexFormer's layer: t = sqrt(k) + 0.5 + e^2.3 sigmoid(h_0), space part phi(h_s) scaled to sqrt(t^2 - k), h = W x.
 
     With `heads` every head takes its slice of the space part and the **same** time, so each slice is scaled to it:
-    [B, N, in + 1] -> [B, H, N, out/H + 1].
+    [B, N, in + 1] -> [B, H, N, out/H + 1]. `k` of a call replaces the layer's own.
     """
 
     def __init__(
@@ -46,18 +47,18 @@ class HexLinear(LorentzBoundedLinear):
 
     def forward(self, x: Tensor, *, k: float | Tensor | None = None) -> Tensor:
         check_ambient("HexLinear", x, self.in_features)
-        return self.finish(product(full(x), self.weight))
+        return self.finish(product(full(x), self.weight), self.k if k is None else k)
 
     @tensors_in_full_precision
-    def finish(self, h: Tensor) -> Tensor:
+    def finish(self, h: Tensor, k: float | Tensor) -> Tensor:
         """Time by the sigmoid, space scaled to it."""
-        time = math.sqrt(self.k) + self.margin + torch.exp(full(self.scale)) * torch.sigmoid(h[..., :1])
+        time = sqrt_k(k, h) + self.margin + torch.exp(full(self.scale)) * torch.sigmoid(h[..., :1])
         space = activate(h[..., 1:], self.activation)
         if self.heads > 1:
             space = space.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
             time = time.unsqueeze(-3).expand(*space.shape[:-1], 1)
         square = space.square().sum(-1, keepdim=True).clamp_min(FLOOR)
-        return torch.cat([time, space * torch.sqrt((time.square() - self.k) / square)], -1)
+        return torch.cat([time, space * torch.sqrt((time.square() - k) / square)], -1)
 
 
 class HexAttention(nn.Module):

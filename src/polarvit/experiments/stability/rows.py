@@ -1,0 +1,62 @@
+"""What runs: every system in float32, and a twin in float64 of those that can be pushed far out."""
+
+from __future__ import annotations
+
+from polarvit.experiments.runs import Row
+from polarvit.models.registry import entry
+from polarvit.training.recipe import Precision
+
+RADII = (None, 2.0, 4.0, 8.0, 12.0)
+"""Where systems start; None: where they start by themselves."""
+FAR = (8.0, 12.0)
+"""Radii from which a twin in float64 starts too."""
+TWIN = "-fp64"
+"""How the name of a twin ends."""
+SYSTEMS = (
+    Row("polar_vit_tiny", "Polar-ViT", "cifar100_polar_vit_tiny"),
+    Row("vit_tiny", "Euclidean ViT", "cifar100_vit_tiny"),
+    Row("lorentz_vit_tiny", "Lorentz ViT, ambient", "cifar100_lorentz_vit_tiny"),
+    Row("hexformer_tiny", "HexFormer", "cifar100_hexformer_tiny"),
+    Row("hexformer_hybrid_tiny", "HexFormer-Hybrid", "cifar100_hexformer_hybrid_tiny"),
+    Row("lvit_tiny", "LViT", "cifar100_lvit_tiny"),
+    Row("hvt_tiny", "HVT", "cifar100_hvt_tiny"),
+)
+"""Each is called like its model."""
+
+
+def system_of(row: Row) -> str:
+    """The system of a row, also of a twin."""
+    return row.name.removesuffix(TWIN)
+
+
+def precision_of(row: Row) -> Precision:
+    """What a row computes in."""
+    return "fp64" if row.name.endswith(TWIN) else "fp32"
+
+
+def edge(system: str) -> float:
+    """The radius at which the points of a system end."""
+    return entry(system).model.largest_radius
+
+
+def radii_of(row: Row) -> list[float | None]:
+    """Where the runs of a row start: a Euclidean system is never pushed, a bounded one not beyond its edge."""
+    model = entry(system_of(row)).model
+    if not model.hyperbolic:
+        return [None]
+    radii = RADII if precision_of(row) == "fp32" else FAR
+    return [radius for radius in radii if radius is None or radius <= model.largest_radius]
+
+
+def twin_of(row: Row) -> Row:
+    """The same system in float64."""
+    return Row(f"{row.name}{TWIN}", f"{row.label}, float64", row.recipe)
+
+
+ROWS = tuple(
+    each
+    for row in SYSTEMS
+    for each in (row, twin_of(row))
+    if precision_of(each) == "fp32" or (entry(row.name).model.hyperbolic and edge(row.name) >= min(FAR))
+)
+"""Every system with its twin behind it; `--only` chooses among them."""
