@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tiny_runs import differing, weights
 from polarvit import create_model, list_models
 from polarvit.data import DataError, PackedDataset, SequentialPlan
 from polarvit.data.packed_masks import prepare_masks
+from polarvit.data.sampler import evaluation_order
 from polarvit.data.sources.masks import MaskFolderSource
 from polarvit.experiments.report import write_report
 from polarvit.training import Interrupted, MaskScores, SettingsError, checkpoint, recipe, train
@@ -24,7 +26,7 @@ from polarvit.training.mask_metrics import soft_dice
 from polarvit.training.overlays import BLUE, GREEN, VERMILION, overlay
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.segmentation import AT_ONCE, evaluate_masks
+from polarvit.training.segmentation import AT_ONCE, ORDERS, dice_cross_entropy, evaluate_masks
 from polarvit.training.settings import build
 from polarvit.training.task import make_augmenter
 
@@ -65,6 +67,7 @@ def test_it_learns_where_the_discs_are(run: Path) -> None:
     assert metrics["test_scores"]["image_dice"] > 0.85
     assert metrics["test_scores"]["hausdorff95"] < 4
     assert metrics["test_scores"]["count"] == 5
+    assert 0 <= metrics["test_scores"]["orders_std"] < 0.1
     assert metrics["scores"]["hausdorff95"] is None
     log = RunFolder.read_log(run)
     assert log[-1]["dice"] > log[0].get("dice", 0)
@@ -103,19 +106,37 @@ def test_dice_is_the_mean_over_batches_with_or_without_the_last(discs: Path) -> 
     torch.manual_seed(0)
     model = create_model("unet", img_size=16, width=4, levels=1).eval()
     data, augmenter = PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16)
-    plan = SequentialPlan(len(data), 2)  # batches of 2, 2, 1
-    batches = [augmenter.evaluation_batch(data, plan, step) for step in range(3)]
+    images, masks = augmenter.evaluation_batch(data, SequentialPlan(len(data), 5), 0)
+    order = torch.from_numpy(evaluation_order(len(data)))
+    batches = [(images[part], masks[part]) for part in order.split(2)]  # of 2, 2, 1
     with torch.no_grad():
         dice = [soft_dice(model(images).softmax(1), masks).item() for images, masks in batches]
+        losses = [dice_cross_entropy(model(images), masks).item() for images, masks in batches]
     here = Place(0, 1, torch.device("cpu"))
     told = (model, data, augmenter, here)
     assert evaluate_masks(*told, batch_size=2).dice == pytest.approx(sum(dice) / 3, rel=1e-5)
     dropped = evaluate_masks(*told, batch_size=2, drop_last=True)
     assert dropped.dice == pytest.approx(sum(dice[:2]) / 2, rel=1e-5)
+    assert dropped.loss == pytest.approx(sum(losses[:2]) / 2, rel=1e-5)
     assert dropped.count == 5
     assert evaluate_masks(*told, batch_size=8, drop_last=True).dice == pytest.approx(
         evaluate_masks(*told, batch_size=5).dice
     )
+
+
+def test_the_soft_dice_is_measured_over_random_orders_too(discs: Path) -> None:
+    torch.manual_seed(0)
+    model = create_model("unet", img_size=16, width=4, levels=1).eval()
+    data, augmenter = PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16)
+    images, masks = augmenter.evaluation_batch(data, SequentialPlan(5, 5), 0)
+    with torch.no_grad():
+        p = model(images).softmax(1)
+    orders = [torch.from_numpy(evaluation_order(5, which)) for which in range(1, 1 + ORDERS)]
+    dice = [statistics.fmean(soft_dice(p[part], masks[part]).item() for part in order.split(2)) for order in orders]
+    found = evaluate_masks(model, data, augmenter, Place(0, 1, torch.device("cpu")), batch_size=2, thorough=True)
+    assert found.orders_mean == pytest.approx(statistics.fmean(dice), rel=1e-5)
+    assert found.orders_std == pytest.approx(statistics.stdev(dice), rel=1e-3)
+    assert f"{found.orders_mean:.4f} ± {found.orders_std:.4f} over 20 orders" in found.line()
 
 
 def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +152,7 @@ def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytes
         for drop_last in (False, True):
             seen.clear()
             here = Place(0, 1, torch.device("cpu"))
-            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, distances=True)
+            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, thorough=True)
             found.append(scores.to_dict())
             assert seen == passes
     assert found[2] == pytest.approx(found[0], rel=1e-5)

@@ -82,6 +82,16 @@ def write_overlays(
 
 def score_row(scores: MaskScores) -> tuple[list[str], list[str]]:
     """Headings and cells of a table."""
-    cells = [f"{scores.count:,}", f"{scores.dice:.4f}", f"{scores.image_dice:.4f}", f"{scores.iou:.4f}"]
+    from polarvit.training.segmentation import ORDERS
+
     distance = "-" if scores.hausdorff95 is None else f"{scores.hausdorff95:.1f} px"
-    return ["images", "Dice", "Dice per image", "IoU", "HD95", "loss"], [*cells, distance, f"{scores.loss:.4f}"]
+    cells = {
+        "images": f"{scores.count:,}",
+        "Dice": f"{scores.dice:.4f}",
+        f"over {ORDERS} orders": scores.orders,
+        "Dice per image": f"{scores.image_dice:.4f}",
+        "IoU": f"{scores.iou:.4f}",
+        "HD95": distance,
+        "loss": f"{scores.loss:.4f}",
+    }
+    return list(cells), list(cells.values())
