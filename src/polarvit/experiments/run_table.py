@@ -88,6 +88,8 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
         lost = f", {row['diverged']} diverged" if row["diverged"] else ""
         value = f"{spelled(row['mean'], row['std'])} ({seeds}{lost})" if row["seeds"] else f"diverged ({steps:,} steps)"
+        if before := [run["before"]["dice"] for run in row["runs"] if "before" in run]:
+            value += f", before that {', '.join(f'{dice:.2f}' for dice in before)}"
         newest = max(row["runs"], key=lambda run: run["date"])
         origin = {"date": newest["date"], "machine": newest["machine"]}
         found[row["name"]] = {"value": value, "provenance": origin}
