@@ -58,6 +58,7 @@ class RunFolder:
                 "parameters": model.count(),
                 "config": model.config.to_dict(),
                 "class_names": model.class_names,
+                **{key: model.default_cfg[key] for key in ("padding",) if key in model.default_cfg},
             },
         )
         return origin
