@@ -21,7 +21,7 @@ class Format(StrEnum):
 SUFFIX = {Format.ONNX: ".onnx", Format.PROGRAM: ".pt2"}
 WAIT = {
     "classification": "this takes about a minute for each block; a third of that with a fixed --batch",
-    "segmentation": "this takes a minute or two",
+    "segmentation": "this takes minutes; about one with a fixed --batch",
 }
 """What a hyperbolic model says while it is written down, by its task."""
 

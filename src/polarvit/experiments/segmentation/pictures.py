@@ -6,6 +6,7 @@ over the test set: inside the object, across its edge, outside it, and where the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,7 +190,7 @@ def sentence(found: dict[str, float]) -> str:
 def show(record: dict[str, Any]) -> None:
     """Print the mean radii."""
     rows = [
-        [SETS[key], net, *(f"{found[name]:.3f}" for name in PLACES)]
+        [SETS[key], net, *(f"{found[name]:.3f}" if math.isfinite(found[name]) else "-" for name in PLACES)]
         for key, nets in record.items()
         for net, found in nets.items()
     ]

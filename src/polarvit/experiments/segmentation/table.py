@@ -70,17 +70,17 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
             "seeds",
             "minutes",
         ]
-        out.print(table("Of the foreground, image by image: what clinicians use", columns, scored))
+        above = "Over random orders of the test images; and of the foreground, image by image, what clinicians use"
+        out.print(table(above, columns, scored))
 
 
 def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
-    """The means over seeds of a row's scores by image, its size, seeds and minutes."""
+    """The means over seeds of a row's Dice over orders and scores by image, its size, seeds and minutes."""
     own = [result for result in results if result.row == row and result.metrics is not None]
     scores = [result.scores or {} for result in own]
     yield row.label
-    yield " ± ".join(
-        f"{statistics.fmean(score[name] for score in scores):.3f}" for name in ("orders_mean", "orders_std")
-    )
+    orders = [(score["orders_mean"], score["orders_std"]) for score in scores if score.get("orders_mean") is not None]
+    yield " ± ".join(f"{statistics.fmean(values):.3f}" for values in zip(*orders, strict=True)) or "-"
     for name, digits in (("image_dice", 3), ("iou", 3), ("hausdorff95", 1)):
         yield f"{statistics.fmean(score[name] for score in scores):.{digits}f}"
     metrics = [result.metrics or {} for result in own]
