@@ -107,6 +107,11 @@ class Result:
         """What the table is about: Dice of a segmentation, else top-1."""
         return self.scores["dice"] if self.scores and "dice" in self.scores else self.top1
 
+    @property
+    def reached(self) -> float | None:
+        """The same of the best weights from before it diverged, where they were measured."""
+        return self.before.get("dice", self.before.get("top1")) if self.before else None
+
     def record(self) -> dict[str, Any]:
         """The run in the JSON of the study."""
         if self.metrics is None:

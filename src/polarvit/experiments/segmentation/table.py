@@ -102,7 +102,7 @@ def cell(results: Sequence[Result]) -> str:
     if values:
         spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
         words.append(f"{statistics.fmean(values):.3f}{spread}")
-    before = [f"{result.before['dice']:.3f}" for result in results if result.before]
+    before = [f"{result.reached:.3f}" for result in results if result.reached is not None]
     if len(results) == len(before) == 1:
         words.append(f"{before[0]} before it diverged")
     elif lost := len(results) - len(values):
