@@ -12,6 +12,10 @@ import pytest
 from commands import call, done
 from PIL import Image
 
+from polarvit import create_model
+from polarvit.cli.masks import overlay_files
+from polarvit.cli.trained import find_model
+
 TOY = [
     *("--set", "model.options={img_size: 16, width: 2, levels: 1}", "--set", "train.cuda_graph=false"),
     *("--set", "train.steps=4", "--set", "train.batch_size=4", "--set", "watch.eval_every=2", "--device", "cpu"),
@@ -37,7 +41,8 @@ def test_eval_prints_the_scores_and_writes_overlays(scans: Path, tmp_path: Path)
     for heading in ("Dice per image", "IoU", "HD95"):
         assert heading in output
     pictures = sorted((tmp_path / "masks").glob("*.png"))
-    assert [path.name for path in pictures] == [f"{i:05d}.png" for i in range(4)]
+    names = json.loads((scans / "data" / "meta.json").read_text())["splits"]["test"]["names"]
+    assert [path.stem for path in pictures] == sorted(Path(name).name for name in names)
     assert Image.open(pictures[0]).size == (260, 128)  # 16 px, eight times as large
     metrics = json.loads((scans / "run" / "metrics.json").read_text())["test_scores"]
     found = json.loads(done("eval", scans / "run", "--json", "--device", "cpu"))
@@ -78,6 +83,57 @@ def test_predict_writes_masks_in_the_size_of_the_image(scans: Path, tmp_path: Pa
     words = ("--weights", scans / "run" / "model", "--out", tmp_path, "--device", "cpu", "--json")
     (answer,) = json.loads(done("predict", image, *words))
     assert 0 <= answer["foreground"] <= 1
+
+
+def test_predict_takes_a_folder_of_images(scans: Path, tmp_path: Path) -> None:
+    folder = scans / "scans" / "images"
+    words = ("--weights", scans / "run", "--out", tmp_path / "out", "--device", "cpu", "--json")
+    answers = json.loads(done("predict", folder, *words))
+    assert [answer["image"] for answer in answers] == [str(path) for path in sorted(folder.iterdir())]
+    (tmp_path / "empty").mkdir()
+    result = call("predict", tmp_path / "empty", *words)
+    assert result.exit_code == 2
+    assert "no image in this folder" in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_overlays_are_called_like_their_images(tmp_path: Path) -> None:
+    names = ["Test/B/1", "Test/A/1", "Test/A/2"]
+    part = {"count": 3, "names": names, "files": {}}
+    meta = {"splits": {"test": part}, "image_size": [4, 4], "classes": ["a", "b"], "source": "x"}
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    found = overlay_files(Path("out"), str(tmp_path), "test", 3)
+    assert found == [Path("out/B/1.png"), Path("out/A/1.png"), Path("out/A/2.png")]
+    assert overlay_files(Path("out"), "discs", "test", 2) == [Path("out/00000.png"), Path("out/00001.png")]
+
+
+def test_images_are_padded_as_in_training_where_the_data_is_gone(scans: Path, tmp_path: Path) -> None:
+    shares = ("--image-size", 16, "--validation", 0.2, "--test", 0.2, "--padding", "minimum")
+    done("data", "prepare", scans / "scans", tmp_path / "data", *shares)
+    done("train", "kvasir_seg_unet", "--data", tmp_path / "data", "--out", tmp_path / "run", *TOY)
+    shutil.rmtree(tmp_path / "data")
+    weights = shutil.copytree(tmp_path / "run" / "model", tmp_path / "weights")
+    for name in (tmp_path / "run", weights):
+        assert find_model(str(name)).model.default_cfg["padding"] == "minimum"
+    shutil.rmtree(tmp_path / "run" / "model")  # as if it were still going
+    assert find_model(str(tmp_path / "run")).model.default_cfg["padding"] == "minimum"
+    assert find_model(str(scans / "run")).model.default_cfg["padding"] == "zeros"
+
+
+def test_a_split_that_is_missing_comes_with_a_way_to_have_it(scans: Path, tmp_path: Path) -> None:
+    done("data", "prepare", scans / "scans", tmp_path / "data", "--image-size", 16)
+    result = call("train", "kvasir_seg_unet", "--data", tmp_path / "data", "--out", tmp_path / "run", *TOY)
+    assert result.exit_code == 1
+    assert "it has train; to hold images out: polarvit data prepare" in result.stderr
+    assert "--validation 0.1 --test 0.1" in result.stderr
+
+
+def test_an_export_tells_how_long_a_net_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_model("unet_polar", img_size=16, width=2, levels=1).save_pretrained(tmp_path / "weights")
+    monkeypatch.setattr("polarvit.models.export.export_onnx", lambda model, path, batch: path.write_bytes(b"x"))
+    result = call("export", tmp_path / "weights", "--out", tmp_path / "model.onnx")
+    assert result.exit_code == 0
+    assert "this takes minutes" in result.stderr
+    assert "block" not in result.stderr
 
 
 def test_options_for_masks_are_refused_elsewhere(run: Path, photos: Path, tmp_path: Path) -> None:

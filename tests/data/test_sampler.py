@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polarvit.data import BatchPlan, DataError, SequentialPlan
-from polarvit.data.sampler import share
+from polarvit.data.sampler import evaluation_order, share
 
 
 def test_every_pass_sees_every_sample_once() -> None:
@@ -46,6 +46,14 @@ def test_evaluation_sees_every_sample_once_in_order() -> None:
     assert plan.steps == 5
     parts = [plan.indices(s)[share(len(plan.indices(s)), r, 2)] for s in range(5) for r in range(2)]
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(103))
+
+
+def test_a_random_order_of_evaluation_has_every_sample_once_and_is_the_same_each_time() -> None:
+    first = evaluation_order(103)
+    np.testing.assert_array_equal(first, evaluation_order(103))
+    np.testing.assert_array_equal(np.sort(first), np.arange(103))
+    assert (first[1:] < first[:-1]).sum() > 25
+    assert (evaluation_order(103, 1) != first).any()
 
 
 @pytest.mark.parametrize(

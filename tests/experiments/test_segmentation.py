@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,11 @@ from polarvit.data import Augmentation, MaskAugmenter, SequentialPlan
 from polarvit.data.discs import discs
 from polarvit.experiments import EXPERIMENTS, Settings
 from polarvit.experiments.catalogue.segmentation import SETS
-from polarvit.experiments.runs import resolved
+from polarvit.experiments.run_table import listed
+from polarvit.experiments.runs import Result, attempt, resolved
 from polarvit.experiments.segmentation import corruptions, pictures, robustness, rows, table
 from polarvit.training import SettingsError
+from polarvit.training.tally import Losses
 
 QUICK = ("euclidean_kvasir", "polar_kvasir")
 
@@ -37,7 +41,7 @@ def test_the_table_records_ours_beside_the_papers(
 ) -> None:
     record = json.loads((done / "segmentation-quick.json").read_text())
     found = {row["name"]: row for row in record["rows"]}
-    assert len(found) == 20
+    assert len(found) == 25
     for name in QUICK:
         assert found[name]["paper"]["mean"] == 0.86
         assert found[name]["seeds"] == 1
@@ -49,6 +53,8 @@ def test_the_table_records_ours_beside_the_papers(
     table.run(settings)  # nothing is left to train
     printed = capsys.readouterr().out
     assert "HD95, px" in printed
+    assert "2 steps of 8, 1 seed: test Dice" in printed
+    assert f"{found['polar_kvasir']['runs'][0]['orders_mean']:.3f} ± " in printed
     assert f"{found['polar_kvasir']['runs'][0]['image_dice']:.3f}" in printed
 
 
@@ -57,12 +63,13 @@ def test_every_row_resolves_to_the_papers_recipe() -> None:
     for row in rows.ROWS:
         recipe, key = resolved(row, 1, Settings()), row.name.rpartition("_")[2]
         assert recipe.task == "segmentation"
-        assert recipe.model.name == rows.NETS[row.name.rpartition("_")[0]]
+        net = row.name.rpartition("_")[0]
+        assert recipe.model.name == rows.NETS[net.removesuffix("_clipped")]
         assert recipe.train.steps == steps[key]
         assert (recipe.train.batch_size, recipe.optim.weight_decay, recipe.optim.final_lr) == (8, 0.05, 1e-6)
         assert (recipe.optim.lr, recipe.optim.warmup) == ((3e-4, 390) if key == "busi" else (1e-3, 0))
         assert recipe.data.path == f"data/{rows.folder_of(row)}"
-        assert recipe.optim.clip is None
+        assert recipe.optim.clip == (1 if net == "ambient_clipped" else None)
         assert recipe.train.precision == ("fp32" if recipe.model.name == "unet_lorentz" else "tf32")
         assert recipe.train.compile == (recipe.model.name in ("unet_lorentz", "unet_poincare"))
         assert recipe.train.cuda_graph
@@ -76,6 +83,51 @@ def test_data_names_the_folder_of_the_sets_and_what_is_not_there_is_not_run(tmp_
         table.run(Settings(tmp_path / "out", data=str(tmp_path), runs=tmp_path / "runs"))
 
 
+def test_rows_that_are_run_without_being_named(tmp_path: Path) -> None:
+    quick = [row.name for row in rows.ROWS if rows.usual(row, Settings(tmp_path, quick=True))]
+    assert quick == [f"{net}_kvasir" for net in rows.NETS]  # the discs are the same for every set
+    (tmp_path / "busi").mkdir()
+    (tmp_path / "busi" / "meta.json").write_text("{}")
+    found, settings = rows.at(Settings(data=str(tmp_path)))
+    assert [row.name for row in found if rows.usual(row, settings)] == [f"{net}_busi" for net in rows.NETS]
+    clipped = resolved(next(row for row in found if row.name == "ambient_clipped_busi"), 0, settings)
+    assert (clipped.optim.clip, clipped.data.path) == (1, str(tmp_path / "busi"))
+
+
+def test_a_cell_tells_what_was_reached_before_a_run_diverged_and_which_lost_their_best_weights() -> None:
+    def result(seed: int, dice: float, **more: Any) -> Result:
+        return Result.read(rows.ROWS[0], seed, {"test_scores": {"dice": dice}, **more})
+
+    lost, early = result(1, 0.7123, diverged="nan", kept_step=40), Result.read(rows.ROWS[0], 2, {"diverged": "nan"})
+    assert table.cell([]) == "-"
+    assert table.cell([lost]) == "0.712 before it diverged"
+    assert table.cell([early]) == "1 diverged"
+    assert table.cell([result(0, 0.8), lost, early]) == "0.800, 2 diverged (0.712 before)"
+    assert table.cell([result(0, 0.8, best_lost=20)]) == "0.800, 1 best lost"
+    assert lost.record() == {"seed": 1, "diverged": "nan", "before": {"dice": 0.7123}}
+    told = listed([rows.ROWS[0]], [replace(lost, origin={"date": "", "machine": {}})], Settings())
+    assert told[rows.ROWS[0].name]["value"] == "diverged (5,100 steps), before that 0.71"
+
+
+def test_a_run_that_diverges_is_recorded_with_what_its_best_weights_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mean = Losses.mean
+
+    def broken(self: Losses, done: int) -> float:
+        if done > 2:
+            raise FloatingPointError("the loss became nan; try something else")
+        return mean(self, done)
+
+    monkeypatch.setattr(Losses, "mean", broken)
+    told = Settings(tmp_path, quick=True, steps=4, sets=("watch.eval_every=1", "watch.checkpoint_every=1"))
+    attempt(resolved(rows.ROWS[0], 0, told), tmp_path / "run", "cpu", quiet=True)
+    found = json.loads((tmp_path / "run" / "diverged.json").read_text())
+    assert found["diverged"] == "the loss became nan"
+    assert found["kept_step"] in (1, 2)
+    assert 0 < found["test_scores"]["dice"] < 1
+
+
 @pytest.mark.slow
 def test_robustness_measures_every_strength(done: Path, settings: Settings) -> None:
     assert robustness.run(settings) == []
@@ -85,6 +137,7 @@ def test_robustness_measures_every_strength(done: Path, settings: Settings) -> N
     trained = json.loads((done / "segmentation-quick.json").read_text())["rows"]
     clean = [p for p in record["points"] if p["net"] == "polar" and p["strength"] == 0]
     expected = next(row["mean"] for row in trained if row["name"] == "polar_kvasir")
+    assert record["command"] == "polarvit reproduce segmentation-robustness --quick --steps 2"
     assert clean[0]["dice"] == pytest.approx(expected, rel=1e-4)
     assert (done / "segmentation-robustness-quick.png").is_file()
 
@@ -107,7 +160,19 @@ def test_pictures_show_the_bottleneck(done: Path, settings: Settings) -> None:
     record = json.loads((done / "segmentation-pictures-quick.json").read_text())
     assert set(record["sets"]["kvasir"]) == {"euclidean", "polar"}
     assert record["sets"]["kvasir"]["polar"]["inside"] > 0
+    assert record["command"] == "polarvit reproduce segmentation-pictures --quick --steps 2"
     assert (done / "segmentation-kvasir-quick.png").is_file()
+
+
+def test_padding_is_told_from_the_image() -> None:
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    images[0, :, 5:] = 0.0  # three rows at the bottom
+    images[1, :, :, 6:] = 0.2  # two columns on the right, not black
+    images[2, :, 2:4] = 0.0  # a dark stripe that reaches no side
+    found = pictures.padding(images)
+    assert found.sum((1, 2)).tolist() == [24, 16, 0]
+    assert found[0, 5:].all()
+    assert found[1, :, 6:].all()
 
 
 def test_without_trained_nets_the_others_say_what_to_run(tmp_path: Path) -> None:

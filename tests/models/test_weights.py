@@ -211,6 +211,7 @@ def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
         (lambda d: d.update(class_names=["a", "b", "c", "d", ""]), "class name '' is empty or cannot be printed"),
         (lambda d: d.update(class_names=["\x1b[2J", "b", "c", "d", "e"]), r"class name '\\x1b\[2J' is empty or cannot"),
         (lambda d: d.update(class_name=["a"]), "unknown key class_name$"),
+        (lambda d: d.update(padding="white"), "'padding' must be zeros or minimum, got 'white'"),
     ],
 )
 def test_a_wrong_config_is_named(saved, change, message) -> None:

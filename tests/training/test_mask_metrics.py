@@ -7,7 +7,15 @@ import pytest
 import torch
 from masked_images import disc
 
-from polarvit.training.mask_metrics import dice_and_iou, distance_to, edges, hausdorff95, soft_dice
+from polarvit.training.mask_metrics import (
+    dice_and_iou,
+    dice_of,
+    distance_to,
+    edges,
+    hausdorff95,
+    pixel_sums,
+    soft_dice,
+)
 from polarvit.training.segmentation import dice_cross_entropy
 
 
@@ -28,6 +36,17 @@ def test_a_class_without_true_pixels_in_the_batch_counts_as_one() -> None:
     masks = torch.zeros(2, 4, 4, dtype=torch.uint8)
     expected = (1 + 2 * 0.7 / 1.7) / 2
     assert soft_dice(p, masks).item() == pytest.approx(expected)
+
+
+def test_sums_of_images_give_the_soft_dice_of_any_batch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(6, 2, 5, 4, generator=generator, dtype=torch.float64).softmax(1)
+    masks = torch.randint(0, 2, (6, 5, 4), generator=generator).byte()
+    masks[[1, 4]] = 0  # a batch of these two has no foreground
+    sums = pixel_sums(p, masks)
+    for batch in ([0, 1, 2], [4, 1], [5], range(6)):
+        rows = list(batch)
+        assert dice_of(*sums[rows].sum(0)).item() == pytest.approx(soft_dice(p[rows], masks[rows]).item(), rel=1e-14)
 
 
 def test_the_loss_is_dice_plus_cross_entropy() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import statistics
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +15,24 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_runs import differing, weights
+from tiny_runs import differing, tiny_recipe, weights
 
 from polarvit import create_model, list_models
 from polarvit.data import DataError, PackedDataset, SequentialPlan
 from polarvit.data.packed_masks import prepare_masks
+from polarvit.data.sampler import evaluation_order
 from polarvit.data.sources.masks import MaskFolderSource
 from polarvit.experiments.report import write_report
-from polarvit.training import Interrupted, MaskScores, SettingsError, checkpoint, recipe, train
+from polarvit.models import unet
+from polarvit.training import Interrupted, MaskScores, SettingsError, checkpoint, continuity, recipe, train
 from polarvit.training.distributed import Place, place
+from polarvit.training.loop import best_of
 from polarvit.training.mask_metrics import soft_dice
 from polarvit.training.overlays import BLUE, GREEN, VERMILION, overlay
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.segmentation import AT_ONCE, evaluate_masks
-from polarvit.training.settings import build
+from polarvit.training.segmentation import AT_ONCE, ORDERS, dice_cross_entropy, evaluate_masks
+from polarvit.training.settings import build, plain
 from polarvit.training.task import make_augmenter
 
 
@@ -65,6 +72,7 @@ def test_it_learns_where_the_discs_are(run: Path) -> None:
     assert metrics["test_scores"]["image_dice"] > 0.85
     assert metrics["test_scores"]["hausdorff95"] < 4
     assert metrics["test_scores"]["count"] == 5
+    assert 0 <= metrics["test_scores"]["orders_std"] < 0.1
     assert metrics["scores"]["hausdorff95"] is None
     log = RunFolder.read_log(run)
     assert log[-1]["dice"] > log[0].get("dice", 0)
@@ -86,6 +94,73 @@ def test_the_best_weights_are_kept_and_measured(discs: Path, tmp_path: Path, mon
     assert metrics["test_scores"]["dice"] == pytest.approx(scores.dice, rel=1e-4)
 
 
+def test_a_run_whose_best_weights_are_gone_says_so(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = iter([0.2, 0.5, 0.9, 0.3, 0.1, 0.2])
+    monkeypatch.setattr(MaskScores, "best", property(lambda self: next(order)))
+    with pytest.raises(Interrupted):
+        train(tiny(discs), tmp_path / "run", device="cpu", quiet=True, stop_after=8)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000006")
+    with pytest.warns(UserWarning, match="the best weights cannot be read"):
+        train(tiny(discs), tmp_path / "run", device="cpu", quiet=True, resume=True)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert (metrics["best_lost"], metrics["kept_step"]) == (6, 12)
+
+
+def test_the_best_weights_of_a_run_that_broke_off_are_measured(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert best_of(tiny(discs), tmp_path / "none", device="cpu") is None
+    order = iter([0.2, 0.9, 0.5, 0.3])
+    monkeypatch.setattr(MaskScores, "best", property(lambda self: next(order)))
+    with pytest.raises(Interrupted):
+        train(tiny(discs), tmp_path / "run", device="cpu", quiet=True, stop_after=8)
+    found = best_of(tiny(discs), tmp_path / "run", device="cpu")
+    assert found is not None
+    step, scores = found
+    model = create_model("unet", img_size=16, width=4, levels=1)
+    model.load_state_dict(checkpoint.load(tmp_path / "run" / "checkpoints" / "step-00000004")[0]["model"])
+    told = (PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16), Place(0, 1, torch.device("cpu")))
+    assert step == 4
+    assert scores.to_dict() == pytest.approx(evaluate_masks(model, *told, batch_size=4, thorough=True).to_dict())
+    assert best_of(tiny(discs, "data.test=null"), tmp_path / "run", device="cpu") is None
+
+
+def test_how_masks_are_evaluated_belongs_to_the_run(discs: Path) -> None:
+    before = plain(tiny(discs))
+    for change in ("watch.eval_every=3", "watch.eval_batch=2", "watch.keep_best=false", "watch.drop_last=true"):
+        with pytest.warns(UserWarning, match=change.partition("=")[0]):
+            continuity.check(before, tiny(discs, change))
+        assert continuity.free(change.partition("=")[0], tiny_recipe())
+    for change in ("watch.log_every=1", "watch.checkpoint_every=3", "watch.keep=7"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            continuity.check(before, tiny(discs, change))
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_model_that_does_not_compile_trains_uncompiled(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """And a trial of the compiled model leaves no trace in the weights and the running statistics."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("no compiler here\nand much more")
+
+    train(tiny(discs), tmp_path / "plain", device="cpu", quiet=True)
+    monkeypatch.setattr(unet, "compiled", lambda function, **_: function if works else broken)
+    told = nullcontext() if works else pytest.warns(UserWarning, match=r"uncompiled \(RuntimeError: no compiler here\)")
+    with told:
+        train(tiny(discs, "train.compile=true"), tmp_path / "run", device="cpu", quiet=True)
+    assert not differing(weights(tmp_path / "plain"), weights(tmp_path / "run"))
+    metrics, environment = (
+        json.loads((tmp_path / "run" / name).read_text()) for name in ("metrics.json", "environment.json")
+    )
+    expected = None if works else "RuntimeError: no compiler here"
+    assert metrics["parts"][0].get("not_compiled") == environment.get("not_compiled") == expected
+
+
 def test_a_run_that_was_stopped_ends_with_the_same_weights(discs: Path, tmp_path: Path) -> None:
     train(tiny(discs), tmp_path / "whole", device="cpu", quiet=True)
     with pytest.raises(Interrupted):
@@ -103,19 +178,37 @@ def test_dice_is_the_mean_over_batches_with_or_without_the_last(discs: Path) -> 
     torch.manual_seed(0)
     model = create_model("unet", img_size=16, width=4, levels=1).eval()
     data, augmenter = PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16)
-    plan = SequentialPlan(len(data), 2)  # batches of 2, 2, 1
-    batches = [augmenter.evaluation_batch(data, plan, step) for step in range(3)]
+    images, masks = augmenter.evaluation_batch(data, SequentialPlan(len(data), 5), 0)
+    order = torch.from_numpy(evaluation_order(len(data)))
+    batches = [(images[part], masks[part]) for part in order.split(2)]  # of 2, 2, 1
     with torch.no_grad():
         dice = [soft_dice(model(images).softmax(1), masks).item() for images, masks in batches]
+        losses = [dice_cross_entropy(model(images), masks).item() for images, masks in batches]
     here = Place(0, 1, torch.device("cpu"))
     told = (model, data, augmenter, here)
     assert evaluate_masks(*told, batch_size=2).dice == pytest.approx(sum(dice) / 3, rel=1e-5)
     dropped = evaluate_masks(*told, batch_size=2, drop_last=True)
     assert dropped.dice == pytest.approx(sum(dice[:2]) / 2, rel=1e-5)
+    assert dropped.loss == pytest.approx(sum(losses[:2]) / 2, rel=1e-5)
     assert dropped.count == 5
     assert evaluate_masks(*told, batch_size=8, drop_last=True).dice == pytest.approx(
         evaluate_masks(*told, batch_size=5).dice
     )
+
+
+def test_the_soft_dice_is_measured_over_random_orders_too(discs: Path) -> None:
+    torch.manual_seed(0)
+    model = create_model("unet", img_size=16, width=4, levels=1).eval()
+    data, augmenter = PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16)
+    images, masks = augmenter.evaluation_batch(data, SequentialPlan(5, 5), 0)
+    with torch.no_grad():
+        p = model(images).softmax(1)
+    orders = [torch.from_numpy(evaluation_order(5, which)) for which in range(1, 1 + ORDERS)]
+    dice = [statistics.fmean(soft_dice(p[part], masks[part]).item() for part in order.split(2)) for order in orders]
+    found = evaluate_masks(model, data, augmenter, Place(0, 1, torch.device("cpu")), batch_size=2, thorough=True)
+    assert found.orders_mean == pytest.approx(statistics.fmean(dice), rel=1e-5)
+    assert found.orders_std == pytest.approx(statistics.stdev(dice), rel=1e-3)
+    assert f"{found.orders_mean:.4f} ± {found.orders_std:.4f} over 20 orders" in found.line()
 
 
 def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +224,7 @@ def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytes
         for drop_last in (False, True):
             seen.clear()
             here = Place(0, 1, torch.device("cpu"))
-            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, distances=True)
+            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, thorough=True)
             found.append(scores.to_dict())
             assert seen == passes
     assert found[2] == pytest.approx(found[0], rel=1e-5)

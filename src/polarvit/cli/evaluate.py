@@ -60,7 +60,7 @@ def evaluate(
     polarvit eval runs/photos/model --data data/photos --json
     polarvit eval runs/kvasir_seg_unet_polar --split test --overlays masks
     """
-    from polarvit.cli.masks import score_row, write_overlays
+    from polarvit.cli.masks import overlay_files, score_row, write_overlays
     from polarvit.cli.trained import find_model
     from polarvit.tables import console, table
     from polarvit.training import MaskScores
@@ -90,7 +90,8 @@ def evaluate(
             recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True, walk=with_bar
         )
         if overlays is not None:
-            write_overlays(overlays, model, images, trained.augmenter(), here, recipe.train.precision)
+            files = overlay_files(overlays, recipe.data.path, split, len(images))
+            write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on = str(here.device)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}

@@ -19,6 +19,11 @@ class Format(StrEnum):
 
 
 SUFFIX = {Format.ONNX: ".onnx", Format.PROGRAM: ".pt2"}
+WAIT = {
+    "classification": "this takes about a minute for each block; a third of that with a fixed --batch",
+    "segmentation": "this takes minutes; about one with a fixed --batch",
+}
+"""What a hyperbolic model says while it is written down, by its task."""
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +60,7 @@ def export(
         raise FileExistsError(f"{target}: already exists; choose another name with --out")
     model = find_model(weights).model
     if type(model) not in (ViT, UNet):
-        typer.echo("this takes about a minute for each block; a third of that with a fixed --batch", err=True)
+        typer.echo(WAIT[model.task], err=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     size: int | Literal["dynamic"] = batch or "dynamic"
     if form is Format.ONNX:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from polarvit.cli.trained import Trained
     from polarvit.data.augment.pipeline import Augmenter
     from polarvit.data.dataset import ImageDataset
-    from polarvit.data.square import Padding
     from polarvit.training.distributed import Place
     from polarvit.training.recipe import Precision
     from polarvit.training.segmentation import MaskScores
@@ -36,7 +37,7 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
     if len({file.stem for file in files}) < len(files):
         stem = next(file.stem for i, file in enumerate(files) if file.stem in {other.stem for other in files[:i]})
         raise typer.BadParameter(f"two images are called {stem}, and so would be their masks; predict them apart")
-    size, padding, config = image_size(trained.recipe), padding_of(trained), trained.recipe.augment
+    size, padding, config = image_size(trained.recipe), trained.model.default_cfg["padding"], trained.recipe.augment
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (config.mean, config.std))
     out.mkdir(parents=True, exist_ok=True)
     answers: list[dict[str, Any]] = []
@@ -60,28 +61,48 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
         typer.echo(f"{answer['image']}: {100 * answer['foreground']:.1f} % foreground -> {answer['overlay']}")
 
 
-def padding_of(trained: Trained) -> Padding:
-    """How the images the model was trained on were made square; black if its data is not here to say."""
-    from polarvit.cli.data import read_meta
-
-    path = Path(trained.recipe.data.path)
-    known = trained.recipe.data.path and (path / "meta.json").is_file()
-    return read_meta(path).get("padding", "zeros") if known else "zeros"
-
-
 def write_overlays(
-    out: Path, model: nn.Module, images: ImageDataset, augmenter: Augmenter, here: Place, precision: Precision
+    files: Sequence[Path],
+    model: nn.Module,
+    images: ImageDataset,
+    augmenter: Augmenter,
+    here: Place,
+    precision: Precision,
 ) -> None:
-    """One picture for every image of a split: the image, and the masks over it; named by its place in the split."""
+    """One picture for every image of a split, into these files: the image, and the masks over it."""
     from polarvit.training.overlays import overlay, predictions, sheet
 
-    out.mkdir(parents=True, exist_ok=True)
     for index, pixels, predicted, truth in predictions(model, images, augmenter, here, precision=precision):
-        sheet([[pixels, overlay(pixels, predicted, truth)]]).save(out / f"{index:05d}.png")
+        files[index].parent.mkdir(parents=True, exist_ok=True)
+        sheet([[pixels, overlay(pixels, predicted, truth)]]).save(files[index])
+
+
+def overlay_files(out: Path, data: str, split: str, count: int) -> list[Path]:
+    """Where the picture of every image of a split goes: below `out`, called like the image.
+
+    Folders that all images share are left out. Built-in images have no names: theirs is their place in the split.
+    """
+    from polarvit.cli.data import read_meta
+
+    if not (Path(data) / "meta.json").is_file():
+        return [out / f"{index:05d}.png" for index in range(count)]
+    names = [PurePosixPath(name) for name in read_meta(Path(data))["splits"][split]["names"]]
+    shared = Path(os.path.commonpath([name.parent for name in names]))
+    return [out / f"{name.relative_to(shared)}.png" for name in names]
 
 
 def score_row(scores: MaskScores) -> tuple[list[str], list[str]]:
     """Headings and cells of a table."""
-    cells = [f"{scores.count:,}", f"{scores.dice:.4f}", f"{scores.image_dice:.4f}", f"{scores.iou:.4f}"]
+    from polarvit.training.segmentation import ORDERS
+
     distance = "-" if scores.hausdorff95 is None else f"{scores.hausdorff95:.1f} px"
-    return ["images", "Dice", "Dice per image", "IoU", "HD95", "loss"], [*cells, distance, f"{scores.loss:.4f}"]
+    cells = {
+        "images": f"{scores.count:,}",
+        "Dice": f"{scores.dice:.4f}",
+        f"over {ORDERS} orders": scores.orders,
+        "Dice per image": f"{scores.image_dice:.4f}",
+        "IoU": f"{scores.iou:.4f}",
+        "HD95": distance,
+        "loss": f"{scores.loss:.4f}",
+    }
+    return list(cells), list(cells.values())

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def predict(
     images: Annotated[
         list[Path],
-        typer.Argument(help="Image files.", metavar="IMAGE", exists=True, dir_okay=False, show_default=False),
+        typer.Argument(help="Image files, or folders of them.", metavar="IMAGE", exists=True, show_default=False),
     ],
     weights: Annotated[
         str | None,
@@ -62,11 +62,13 @@ def predict(
     polarvit predict cat.jpg --weights runs/photos
     polarvit predict photos/new/*.png -w runs/photos --top 3 --json
     polarvit predict scan.png -w runs/kvasir_seg_unet_polar --out masks
+    polarvit predict scans -w runs/kvasir_seg_unet_polar --out masks
     """
     from polarvit.cli.masks import predict_masks
     from polarvit.cli.trained import find_model
 
     check_device(device)
+    images = image_files(images)
     trained = find_model(weights or default_weights())
     if trained.recipe.task == "segmentation":
         predict_masks(trained, images, out, device, as_json=as_json)
@@ -85,6 +87,19 @@ def predict(
         for row in answer:
             share = float(str(row["probability"]))
             typer.echo(f"  {row['class']:<{width}}  {100 * share:5.1f} %  {bar(share)}")
+
+
+def image_files(paths: list[Path]) -> list[Path]:
+    """The files, with every folder replaced by the images in it."""
+    from polarvit.data.sources.folder import EXTENSIONS
+
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(p for p in path.iterdir() if p.suffix.lower() in EXTENSIONS) if path.is_dir() else [path]
+        if not inside:
+            raise typer.BadParameter(f"{path}: no image in this folder", param_hint="IMAGE")
+        found += inside
+    return found
 
 
 def default_weights() -> str:

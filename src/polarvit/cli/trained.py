@@ -80,9 +80,12 @@ def unfinished(run: Path, recipe: Recipe) -> Trained:
         described = json.loads((run / "environment.json").read_text(encoding="utf-8"))
         model = entry(recipe.model.name.partition(".")[0]).model.from_config(described["config"])
         model.class_names = described.get("class_names")
+        if "padding" in described:
+            model.default_cfg["padding"] = described["padding"]
     except (OSError, ValueError, KeyError) as error:
         raise WeightsError(f"{run / 'environment.json'}: does not describe the model ({error})") from error
-    model.to(next(iter(parts["model"].values())).dtype).load_state_dict(parts["model"])
+    dtype = next(tensor.dtype for tensor in parts["model"].values() if tensor.is_floating_point())  # not a counter's
+    model.to(dtype).load_state_dict(parts["model"])
     return Trained(model.eval(), recipe, f"{run} at step {state['step']}")
 
 

@@ -172,6 +172,16 @@ def describe_file(path: Path) -> dict[str, Any]:
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
 
 
+def _way_out(split: str, meta: dict[str, Any]) -> str:
+    """How a split that is missing can be had."""
+    masked = any("masks" in part["files"] for part in meta["splits"].values())
+    missing = [name for name in ("validation", "test")[: 1 + masked] if name not in meta["splits"]]
+    if split not in missing:
+        return ""
+    words = " ".join(f"--{name} 0.1" for name in missing)
+    return f"; to hold images out: polarvit data prepare SOURCE NEW-FOLDER {words}"
+
+
 class PackedDataset:
     """One split of a prepared folder. Open it with `PackedDataset.open`."""
 
@@ -205,7 +215,9 @@ class PackedDataset:
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise DataError(f"{path}: is not of format {FORMAT}; prepare the data again")
         if split not in meta["splits"]:
-            raise DataError(f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}")
+            raise DataError(
+                f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}{_way_out(split, meta)}"
+            )
         return cls(folder, split, meta)
 
     def __len__(self) -> int:

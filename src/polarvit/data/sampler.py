@@ -75,6 +75,14 @@ class BatchPlan:
         return share(self.batch_size, rank, world)
 
 
+def evaluation_order(length: int, which: int = 0) -> np.ndarray:
+    """One of many random orders of a data set, the same in every run: int64 [length].
+
+    For scores of whole batches: files sorted by name would put images of one kind together.
+    """
+    return _permutation(length, 0, which).copy()
+
+
 @dataclass(frozen=True)
 class SequentialPlan:
     """Batches for evaluation: every sample once, in order; the last batch may be smaller."""

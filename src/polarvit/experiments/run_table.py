@@ -87,6 +87,9 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
         lost = f", {row['diverged']} diverged" if row["diverged"] else ""
         value = f"{spelled(row['mean'], row['std'])} ({seeds}{lost})" if row["seeds"] else f"diverged ({steps:,} steps)"
+        reached = [result.reached for result in results if result.row == each and result.reached is not None]
+        if reached:
+            value += f", before that {', '.join(f'{best:.2f}' for best in reached)}"
         newest = max(row["runs"], key=lambda run: run["date"])
         origin = {"date": newest["date"], "machine": newest["machine"]}
         found[row["name"]] = {"value": value, "provenance": origin}

@@ -31,6 +31,7 @@ from polarvit.experiments.same_run import RECIPE, same_if_begun, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
+from polarvit.training.loop import best_of
 from polarvit.training.recipe import dump
 
 METRICS, DIVERGED = "metrics.json", "diverged.json"
@@ -89,13 +90,15 @@ class Result:
     diverged: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
     """When and on what machine it ran."""
+    before: dict[str, Any] | None = None
+    """If it diverged: the test scores of its best weights from before, where it kept them."""
 
     @classmethod
     def read(cls, row: Row, seed: int, content: dict[str, Any]) -> Result:
         """From what metrics.json holds, or diverged.json."""
         origin: dict[str, Any] = {key: content[key] for key in ("date", "machine") if key in content}
         why = content.get("diverged", "")
-        return cls(row, seed, None if why else content, why, origin)
+        return cls(row, seed, None if why else content, why, origin, content.get("test_scores") if why else None)
 
     @property
     def scores(self) -> dict[str, Any] | None:
@@ -111,11 +114,18 @@ class Result:
         """What the table is about: Dice of a segmentation, else top-1."""
         return self.scores["dice"] if self.scores and "dice" in self.scores else self.top1
 
+    @property
+    def reached(self) -> float | None:
+        """The same of the best weights from before it diverged, where they were measured."""
+        return self.before.get("dice", self.before.get("top1")) if self.before else None
+
     def record(self) -> dict[str, Any]:
         """The run in the JSON of the study."""
         if self.metrics is None:
-            return {"seed": self.seed, "diverged": self.diverged, **self.origin}
+            before = {"before": self.before} if self.before else {}
+            return {"seed": self.seed, "diverged": self.diverged, **before, **self.origin}
         found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
+        found |= {key: self.metrics[key] for key in ("best_lost",) if key in self.metrics}
         return {"seed": self.seed, **(self.scores or {}), **found, **self.origin}
 
 
@@ -133,14 +143,21 @@ def study(
 ) -> list[str]:
     """Run what is missing, print the table (with `show` in its own way), write the JSON.
 
-    `folder` is where runs go if it is not called like the study. Returns rows that diverged where the paper's did not.
+    `folder` is where runs go if it is not called like the study. Rows that were not asked for and whose runs are of
+    other settings are left out; JSON and picture stay as they are then. Returns rows that diverged where the paper's
+    did not.
     """
-    from polarvit.experiments.run_records import all_finished
+    from polarvit.experiments.run_records import all_finished, of_other_settings
     from polarvit.experiments.run_table import picture, write
     from polarvit.experiments.run_table import show as show_rows
 
     settings = at_length(name, rows, settings, records)
     home = folder or name
+    others = of_other_settings(home, rows, settings, records)
+    if others:
+        rows = [row for row in rows if row not in others]
+        names = ", ".join(row.name for row in others)
+        say(f"runs of other settings are left out, and {settings.file(name)} stays as it is: {names}")
     results = all_finished(home, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
     todo = [
@@ -164,11 +181,12 @@ def study(
             recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
             say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
             run_one(row, seed, recipe, place_of, settings.device)
-            write(name, title, rows, all_finished(home, rows, settings, records), settings)
+            if not others:
+                write(name, title, rows, all_finished(home, rows, settings, records), settings)
     results = all_finished(home, rows, settings, records)
-    changed = write(name, title, rows, results, settings) or bool(todo)
+    changed = not others and (write(name, title, rows, results, settings) or bool(todo))
     (show or show_rows)(title, rows, results, settings, note)
-    if show is None and (changed or not settings.file(name, "png").is_file()):
+    if show is None and (changed or not (others or settings.file(name, "png").is_file())):
         picture(name, title, rows, results, settings)
     if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
         raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
@@ -293,13 +311,21 @@ def run_one(row: Row, seed: int, recipe: Recipe, folder: Path, device: str | Non
 
 
 def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = False) -> None:
-    """Train to the end; a loss that stops being a number ends the run too, and the folder says so."""
+    """Train to the end; a loss that stops being a number ends the run too, and the folder says so.
+
+    If the run kept its best weights, what they reach on the test split is said too.
+    """
     try:
         train(recipe, folder, resume=True, device=device, quiet=quiet)
+        return
     except FloatingPointError as error:
-        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
-        facts = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
-        write_json(folder / DIVERGED, {**facts, "diverged": str(error).partition(";")[0]})
+        why = str(error).partition(";")[0]
+    (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+    facts = {**provenance(seed=recipe.train.seed, product_precision=recipe.train.precision), "diverged": why}
+    best = best_of(recipe, folder, device=device)  # out of the except: what diverged is let go first
+    if best is not None:
+        facts |= {"kept_step": best[0], "test_scores": best[1].to_dict()}
+    write_json(folder / DIVERGED, facts)
 
 
 def spelled(mean: float, std: float | None) -> str:

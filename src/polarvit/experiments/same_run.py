@@ -9,7 +9,7 @@ from typing import Any
 
 from polarvit.models.registry import entry
 from polarvit.training import Recipe, SettingsError, checkpoint
-from polarvit.training.continuity import FREE, below, differences
+from polarvit.training.continuity import differences, free
 from polarvit.training.recipe import read
 from polarvit.training.settings import build, plain
 
@@ -37,7 +37,7 @@ def same_if_begun(recipe: Recipe, folder: Path) -> None:
 def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
     """Raise unless both recipes make the same run, wherever the data lies and however its steps are carried out."""
     for path, old, new in differences(plain(portable(stored)), plain(portable(recipe))):
-        if not below(path, FREE):
+        if not free(path, recipe):
             raise SettingsError(
                 f"{where}: the run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
             )

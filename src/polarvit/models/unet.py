@@ -51,6 +51,7 @@ class UNet(VisionModel):
         super().__init__(config)
         self.config: UNetConfig
         self.default_cfg.update(mean=(0.0,) * config.in_chans, std=(1.0,) * config.in_chans, crop_pct=1.0)
+        self.default_cfg["padding"] = "zeros"
         self.encoder = nn.ModuleList(self.make_stage(stage) for stage in config.encoder)
         self.rises = nn.ModuleList(self.make_rise(stage) for stage in config.decoder)
         self.decoder = nn.ModuleList(self.make_stage(stage) for stage in config.decoder)

@@ -1,9 +1,9 @@
 """Weights in and out: safetensors and a JSON config, checked before anything is believed.
 
 A folder of weights holds `model.safetensors`, `config.json` and a model card. The config has the architecture's name,
-every config field, the preprocessing, a format version and, where they are known, the names of the classes. Nothing
-in such a folder is ever executed: there is no pickle to fall back to, and every key, shape and config field must be
-the expected one.
+every config field, the preprocessing, a format version and, where they are known, the names of the classes and, of a
+segmentation, how images are made square. Nothing in such a folder is ever executed: there is no pickle to fall back to,
+and every key, shape and config field must be the expected one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ PACKAGED = Path(__file__).parent / "pretrained"
 """Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
 
 _CONFIG_KEYS = {"format_version", "architecture", "config", "preprocessing"}
-_OPTIONAL_KEYS = {"class_names"}
+_OPTIONAL_KEYS = {"class_names", "padding"}
+_PADDINGS = ("zeros", "minimum")
 _PREPROCESSING = {"mean", "std", "interpolation", "crop_pct"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -116,6 +117,8 @@ def load_pretrained(
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
     model.default_cfg.update(read_preprocessing(folder / CONFIG, described["preprocessing"], stored.in_chans))
+    if "padding" in described:
+        model.default_cfg["padding"] = described["padding"]
     if config.grid != stored.grid:
         model.resize_positions(state, stored.grid)
     fresh: set[str] = set()
@@ -173,11 +176,12 @@ def describe(model: VisionModel) -> dict[str, Any]:
         "config": model.config.to_dict(),
         "preprocessing": {key: cfg[key] for key in ("mean", "std", "interpolation", "crop_pct")},
         **({} if names is None else {"class_names": list(names)}),
+        **({"padding": cfg["padding"]} if "padding" in cfg else {}),
     }
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """`config.json`, with exactly the keys this version writes; names of classes may be missing."""
+    """`config.json`, with exactly the keys this version writes; names of classes and the padding may be missing."""
     try:
         described = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -192,6 +196,8 @@ def read_config(path: Path) -> dict[str, Any]:
             raise WeightsError(f"{path}: '{key}' must be an object, got {described[key]!r}")
     if not isinstance(described["architecture"], str):
         raise WeightsError(f"{path}: 'architecture' must be a text, got {described['architecture']!r}")
+    if "padding" in described and described["padding"] not in _PADDINGS:
+        raise WeightsError(f"{path}: 'padding' must be {' or '.join(_PADDINGS)}, got {described['padding']!r}")
     _same_keys(path, "preprocessing.", set(described["preprocessing"]), _PREPROCESSING)
     return described
 

@@ -31,6 +31,8 @@ def build_model(recipe: Recipe, data: Sets, plan: BatchPlan, here: Place, *, cal
         interpolation=augment.interpolation,
         crop_pct=size / (recipe.data.resize or size),
     )
+    if data.padding is not None:
+        model.default_cfg["padding"] = data.padding
     try:
         model.class_names = data.classes
     except ValueError as error:

@@ -14,11 +14,13 @@ FIXED = ("model.name", "model.options", "train.seed", "optim.arithmetic")
 """What decides the weights from the first step on."""
 FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "train.cuda_graph", "train.accumulate")
 """What is only watched, or how the same steps are carried out."""
+DECIDING = {"segmentation": ("watch.keep_best", "watch.eval_every", "watch.eval_batch", "watch.drop_last")}
+"""By task, what of `FREE` decides the result: which weights are kept, and what the soft Dice is."""
 
 
 def check(before: dict[str, Any], recipe: Recipe) -> None:
     """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ."""
-    changed = {path: pair for path, *pair in differences(completed(before), plain(recipe)) if not below(path, FREE)}
+    changed = {path: pair for path, *pair in differences(completed(before), plain(recipe)) if not free(path, recipe)}
     spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
     forbidden = [text for path, text in spelt.items() if below(path, FIXED)]
     if forbidden:
@@ -45,6 +47,11 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
             yield from differences(before.get(key), after.get(key), f"{path}.{key}" if path else key)
     elif before != after:
         yield path, before, after
+
+
+def free(path: str, recipe: Recipe) -> bool:
+    """Whether a setting may change without changing the result."""
+    return below(path, FREE) and not below(path, DECIDING.get(recipe.task, ()))
 
 
 def below(path: str, groups: tuple[str, ...]) -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import copy
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,7 +33,7 @@ from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.sets import open_sets, open_split
 from polarvit.training.settings import SettingsError, plain
-from polarvit.training.step import TrainingStep, seed_step, set_precision
+from polarvit.training.step import TrainingStep, autocast, seed_step, set_precision
 from polarvit.training.tally import Best, Losses
 from polarvit.training.task import LOSSES, AnyScores, measure
 
@@ -58,6 +60,16 @@ def train(
         return trainer.run(stop_after)
 
 
+def best_of(recipe: Recipe, folder: Path, *, device: str | None = None) -> tuple[int, AnyScores] | None:
+    """Step and test scores of the best weights of a run that broke off; None if it has none, or no test split."""
+    kept = recipe.watch.keep_best and recipe.data.test is not None
+    if not kept or not checkpoint.steps(folder / "checkpoints"):
+        return None
+    plainly = replace(recipe, train=replace(recipe.train, compile=False, cuda_graph=False))
+    with place(device) as here:
+        return Trainer(plainly, RunFolder(folder, here, resume=True), here, quiet=True).best_on_test()
+
+
 class Trainer:
     """One run: its model, data, optimizer and logs."""
 
@@ -78,6 +90,7 @@ class Trainer:
         self.average = copy.deepcopy(self.model).requires_grad_(False) if recipe.train.ema else None
         self.optimizer = build_optimizer(recipe, self.model, capturable=graph)
         self.start, self.best, self.seconds = 0, Best(), 0.0
+        self.best_lost: int | None = None
         self.parts: list[dict[str, Any]] = []
         self.losses = Losses(here)
         if saved is not None:
@@ -104,10 +117,12 @@ class Trainer:
         if self.start >= last and self.folder.finished(last):
             return self.folder.scores(recipe.task)
         log: RunLog | NoLog = NoLog()
+        tries = recipe.train.compile and self.place.world == 1 and self.start < last
+        not_compiled = self._try_compiled() if tries else ""
         if self.place.leads:
-            origin = self.folder.describe(recipe, self.model)
-            made = {key: origin[key] for key in ("commit", "date", "machine")}
-            self.parts.append({"from_step": self.start, **made})
+            origin = self.folder.describe(recipe, self.model, not_compiled)
+            keys = ("commit", "date", "machine", "not_compiled")
+            self.parts.append({"from_step": self.start} | {key: origin[key] for key in keys if key in origin})
             log = RunLog(
                 self.folder.path,
                 start=self.start,
@@ -156,10 +171,41 @@ class Trainer:
         finally:
             log.close()
         if self.place.leads:
-            told = (scores, self._elapsed(), self.place, kept, self.parts)
+            told = (scores, self._elapsed(), self.place, kept, self.best_lost, self.parts)
             self.folder.finish(recipe, self.model, self.average, *told)
         self.place.wait()
         return scores.get("test_scores") or scores.get("scores")
+
+    def best_on_test(self) -> tuple[int, AnyScores] | None:
+        """Go back to the best weights and measure them on the test split; None if there are none."""
+        step = self._keep_best(0, NoLog())
+        return (step, self._test(NoLog())["test_scores"]) if step else None
+
+    def _try_compiled(self) -> str:
+        """Try the compiled model on a batch, of which nothing stays; if it fails the run goes uncompiled.
+
+        Returns why. Several processes would have to agree on that: there, what fails ends the run.
+        """
+        images, targets = (each.chunk(self.recipe.train.accumulate)[0] for each in self._batch(0))
+        before = [buffer.clone() for buffer in self.model.buffers()]
+        reason = ""
+        self.model.train()
+        try:
+            with autocast(self.recipe.train.precision, self.place.device):
+                logits = self.model(images)
+            LOSSES[self.recipe.task](logits, targets).backward()
+        except Exception as error:  # a compiler that is missing or broken raises nearly anything
+            self.model.forget_compiled()
+            for group in self.optimizer.param_groups:
+                group["compile"] = False
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            warnings.warn(f"the model could not be compiled and runs uncompiled ({reason})", stacklevel=3)
+        for buffer, old in zip(self.model.buffers(), before, strict=True):
+            buffer.copy_(old)
+        self.model.zero_grad(set_to_none=True)
+        if self.place.device.type == "cuda":
+            torch.cuda.empty_cache()  # training steps run on a stream of their own, which cannot use what is cached
+        return reason
 
     def _feed(self, last: int) -> Batches:
         """The batches of this process from where the run stands, prepared ahead on a GPU."""
@@ -169,10 +215,13 @@ class Trainer:
     def _batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Images and soft targets of `step`: the next of the feed, which runs in step with the loop."""
         if self.feed is not None:
-            return next(self.feed)
-        return self.data.augmenter(
-            self.data.train, self.plan, step, self.place.rank, self.place.world, self.place.device
-        )
+            images, targets = next(self.feed)
+        else:
+            rank, world, device = self.place.rank, self.place.world, self.place.device
+            images, targets = self.data.augmenter(self.data.train, self.plan, step, rank, world, device)
+        if self.recipe.train.precision == "fp64":
+            images, targets = images.double(), targets.double() if targets.is_floating_point() else targets
+        return images, targets
 
     def _one(self, step: int) -> Tensor:
         """Train on the batch of `step`; the loss stays on the device."""
@@ -180,8 +229,6 @@ class Trainer:
         if not self.model.training:
             self.model.train()
         images, targets = self._batch(step)
-        if self.recipe.train.precision == "fp64":
-            images, targets = images.double(), targets.double() if targets.is_floating_point() else targets
         loss = self.step(images, targets, self._lr(step))
         if self.average is not None:
             update_average(self.average, self.model, self.recipe.train.ema or 0.0, step)
@@ -229,6 +276,7 @@ class Trainer:
             parts = None
         parts = self.place.told(parts)
         if parts is None:
+            self.best_lost = best
             return last
         self.model.load_state_dict(parts["model"])
         log.say(f"the weights of step {best} are kept: they were the best")

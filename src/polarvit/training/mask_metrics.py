@@ -22,9 +22,23 @@ def soft_dice(probabilities: Tensor, masks: Tensor) -> Tensor:
     """
     truth = one_hot(masks, probabilities)
     overlap, total = (probabilities * truth).sum((0, 2, 3)), (probabilities + truth).sum((0, 2, 3))
+    return dice_of(overlap, total, truth.sum((0, 2, 3)))
+
+
+def dice_of(overlap: Tensor, total: Tensor, true: Tensor) -> Tensor:
+    """The soft Dice of pixels whose sums of p y, p + y and y by class [C] are these: a scalar."""
     dice = 2 * overlap / total.clamp_min(EPS)
-    present = truth.sum((0, 2, 3)) > 0
-    return torch.where(present, dice, torch.ones_like(dice)).mean()
+    return torch.where(true > 0, dice, torch.ones_like(dice)).mean()
+
+
+def pixel_sums(probabilities: Tensor, masks: Tensor) -> Tensor:
+    """The sums of p y, p + y and y of each image by class: float64 [B, 3, C].
+
+    Those of a batch are their sums, so `dice_of(*pixel_sums(p, y).sum(0))` is `soft_dice(p, y)`, whatever the batch.
+    """
+    truth = one_hot(masks, probabilities)
+    each = (probabilities * truth, probabilities + truth, truth)
+    return torch.stack([x.sum((2, 3), dtype=torch.float64) for x in each], 1)
 
 
 def one_hot(masks: Tensor, like: Tensor) -> Tensor:

@@ -41,12 +41,14 @@ class RunFolder:
         path = self.path / "metrics.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def describe(self, recipe: Recipe, model: VisionModel) -> dict[str, Any]:
+    def describe(self, recipe: Recipe, model: VisionModel, not_compiled: str = "") -> dict[str, Any]:
         """Write what is known before the first step; until then a run that cannot start leaves no folder behind.
 
-        Returns what this part of the run is made with: sources may change on the disk while it goes.
+        `not_compiled` says why a model that should have been compiled is not. Returns what this part of the run is made
+        with: sources may change on the disk while it goes.
         """
         origin = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
+        origin |= {"not_compiled": not_compiled} if not_compiled else {}
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
         write_json(
@@ -56,6 +58,7 @@ class RunFolder:
                 "parameters": model.count(),
                 "config": model.config.to_dict(),
                 "class_names": model.class_names,
+                **{key: model.default_cfg[key] for key in ("padding",) if key in model.default_cfg},
             },
         )
         return origin
@@ -69,9 +72,13 @@ class RunFolder:
         seconds: float,
         here: Place,
         kept: int,
+        best_lost: int | None,
         parts: list[dict[str, Any]],
     ) -> None:
-        """Write the weights, which are those of step `kept`, and the final metrics; `parts` say what made them."""
+        """Write the weights, which are those of step `kept`, and the final metrics; `parts` say what made them.
+
+        `best_lost` is the step of better weights that the recipe asks for and that could not be read any more.
+        """
         metrics: dict[str, Any] = {
             **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
             "commit": parts[-1]["commit"],
@@ -81,6 +88,7 @@ class RunFolder:
             "task": recipe.task,
             "steps": recipe.train.steps,
             "kept_step": kept,
+            **({} if best_lost is None else {"best_lost": best_lost}),
             "batch_size": recipe.train.batch_size,
             "processes": here.world,
             "seconds": seconds,

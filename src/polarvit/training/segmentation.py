@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,15 +11,17 @@ from torch import Tensor, nn
 
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
-from polarvit.data.sampler import SequentialPlan
+from polarvit.data.sampler import SequentialPlan, evaluation_order
 from polarvit.training.distributed import Place
 from polarvit.training.evaluate import Walk
-from polarvit.training.mask_metrics import dice_and_iou, hausdorff95, one_hot, soft_dice
+from polarvit.training.mask_metrics import dice_and_iou, dice_of, hausdorff95, one_hot, pixel_sums, soft_dice
 from polarvit.training.recipe import Precision
 from polarvit.training.step import autocast
 
 AT_ONCE = {"cuda": 64}
 """Images that pass the net together while it is evaluated: batches of eight would leave a GPU waiting for launches."""
+ORDERS = 20
+"""Random orders of the images over which the soft Dice is averaged, to tell how much it owes to its batches."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,20 @@ class MaskScores:
     """In pixels, mean over images; None where it was not measured."""
     missed: int | None = None
     """Images whose Hausdorff distance is the diagonal, because one of the two masks is empty."""
+    orders_mean: float | None = None
+    """Of `dice` over `ORDERS` random orders of the images; None where it was not measured."""
+    orders_std: float | None = None
+    """Its standard deviation over these orders."""
 
     @property
     def best(self) -> float:
         """What the best checkpoint is the best in."""
         return self.dice
+
+    @property
+    def orders(self) -> str:
+        """The soft Dice over random orders, with its spread."""
+        return "-" if self.orders_mean is None else f"{self.orders_mean:.4f} ± {self.orders_std:.4f}"
 
     def to_dict(self) -> dict[str, float | int | None]:
         return asdict(self)
@@ -54,18 +66,22 @@ class MaskScores:
     def line(self) -> str:
         """For people."""
         distance = f", HD95 {self.hausdorff95:.1f} px" if self.hausdorff95 is not None else ""
-        return f"Dice {self.dice:.4f}, per image {self.image_dice:.4f}, IoU {self.iou:.4f}{distance}"
+        orders = f" ({self.orders} over {ORDERS} orders)" if self.orders_mean is not None else ""
+        return f"Dice {self.dice:.4f}{orders}, per image {self.image_dice:.4f}, IoU {self.iou:.4f}{distance}"
 
 
 def dice_cross_entropy(logits: Tensor, masks: Tensor) -> Tensor:
     """1 - soft Dice (`mask_metrics.soft_dice`) plus mean cross entropy; logits [B, C, H, W], masks [B, H, W]."""
     logits = logits if logits.dtype == torch.float64 else logits.float()
     logs = F.log_softmax(logits, 1)
-    cross_entropy = -(logs * one_hot(masks, logs)).sum(1).mean()
-    return 1 - soft_dice(logs.exp(), masks) + cross_entropy
+    return 1 - soft_dice(logs.exp(), masks) + cross_entropy(logs, masks).mean()
 
 
-@torch.no_grad()
+def cross_entropy(logs: Tensor, masks: Tensor) -> Tensor:
+    """Of every pixel [B, H, W]; log-probabilities [B, C, H, W], masks [B, H, W]."""
+    return -(logs * one_hot(masks, logs)).sum(1)
+
+
 def evaluate_masks(
     model: nn.Module,
     dataset: ImageDataset,
@@ -75,49 +91,94 @@ def evaluate_masks(
     batch_size: int = 8,
     precision: Precision = "fp32",
     drop_last: bool = False,
-    distances: bool = False,
+    thorough: bool = False,
     walk: Walk = iter,
 ) -> MaskScores:
-    """Scores of `model` on every image of `dataset` once; processes share the batches.
+    """Scores of `model` on every image of `dataset` once; processes share the work.
 
     Args:
-        batch_size: of the soft Dice, which is one number a batch; the net sees several such batches at once on a GPU.
+        batch_size: of the soft Dice, which is one number a batch of images in a random order that is always the same;
+            on a GPU the net sees several such batches at once.
         drop_last: leave an incomplete last batch out of loss and soft Dice, as the benchmark does; images still all
             count in the scores by image.
-        distances: measure the Hausdorff distance too.
+        thorough: measure the Hausdorff distance and the spread over orders too.
     """
     together = max(1, AT_ONCE.get(place.device.type, 1) // batch_size)
     plan = SequentialPlan(len(dataset), batch_size * together)
-    sums = torch.zeros(8, dtype=torch.float64, device=place.device)
+    seen = image_scores(model, dataset, augmenter, place, plan, precision=precision, thorough=thorough, walk=walk)
+    order = torch.from_numpy(evaluation_order(len(dataset)))
+    soft = batch_dice(seen.sums[order], batch_size, drop_last)
+    entropy = torch.stack([part.mean() for part in in_batches(seen.entropy[order], batch_size, drop_last)])
+    loss, dice, image_dice, iou = (each.mean().item() for each in (1 - soft + entropy, soft, seen.dice, seen.iou))
+    scores = MaskScores(loss, dice, image_dice, iou, len(dataset))
+    if not thorough:
+        return scores
+    orders = (torch.from_numpy(evaluation_order(len(dataset), which)) for which in range(1, 1 + ORDERS))
+    spread = torch.stack([batch_dice(seen.sums[order], batch_size, drop_last).mean() for order in orders])
+    return replace(
+        scores,
+        hausdorff95=seen.hausdorff95.mean().item(),
+        missed=int(seen.missed.sum()),
+        orders_mean=spread.mean().item(),
+        orders_std=spread.std().item(),
+    )
+
+
+class ImageScores(NamedTuple):
+    """What is known of every image of a data set, in its order: float64 [N] each, on the host."""
+
+    sums: Tensor
+    """`pixel_sums` [N, 3, C]."""
+    entropy: Tensor
+    dice: Tensor
+    iou: Tensor
+    hausdorff95: Tensor
+    """This and what follows is 0 where it was not measured."""
+    missed: Tensor
+
+
+@torch.no_grad()
+def image_scores(
+    model: nn.Module,
+    dataset: ImageDataset,
+    augmenter: Augmenter,
+    place: Place,
+    plan: SequentialPlan,
+    *,
+    precision: Precision = "fp32",
+    thorough: bool = False,
+    walk: Walk = iter,
+) -> ImageScores:
+    """The scores of every image, and the sums from which those of any batch follow; processes share the steps."""
+    classes = len(dataset.classes)
+    table = torch.zeros(len(dataset), 5 + 3 * classes, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
     for step in walk(range(place.rank, plan.steps, place.world)):
         images, truth = augmenter.evaluation_batch(dataset, plan, step, device=place.device)
-        several = mask_logits(model, images, place.device, precision)
-        for logits, masks in zip(several.split(batch_size), truth.split(batch_size), strict=True):
-            if not drop_last or len(masks) == batch_size or len(dataset) < batch_size:
-                sums[0] += dice_cross_entropy(logits, masks).double()
-                sums[1] += soft_dice(logits.softmax(1), masks).double()
-                sums[2] += 1
-        predicted, objects = several.argmax(1) > 0, truth > 0
-        dice, iou = dice_and_iou(predicted, objects)
-        sums[3] += dice.sum()
-        sums[4] += iou.sum()
-        sums[5] += len(images)
-        if distances:
-            sums[6] += hausdorff95(predicted, objects).sum()
-            sums[7] += (predicted.any((1, 2)) != objects.any((1, 2))).sum()
+        logits = mask_logits(model, images, place.device, precision)
+        predicted, objects = logits.argmax(1) > 0, truth > 0
+        rows = table[step * plan.batch_size :][: len(images)]
+        rows[:, 0] = cross_entropy(F.log_softmax(logits, 1), truth).mean((1, 2))
+        rows[:, 1], rows[:, 2] = dice_and_iou(predicted, objects)
+        if thorough:
+            rows[:, 3] = hausdorff95(predicted, objects)
+            rows[:, 4] = predicted.any((1, 2)) != objects.any((1, 2))
+        rows[:, 5:] = pixel_sums(logits.softmax(1), truth).flatten(1)
     model.train(was_training)
-    loss, soft, batches, dice_sum, iou_sum, count, distance, missed = place.sum(sums).tolist()
-    return MaskScores(
-        loss / batches,
-        soft / batches,
-        dice_sum / count,
-        iou_sum / count,
-        int(count),
-        distance / count if distances else None,
-        int(missed) if distances else None,
-    )
+    table = place.sum(table).cpu()
+    return ImageScores(table[:, 5:].unflatten(1, (3, classes)), *table[:, :5].unbind(1))
+
+
+def batch_dice(sums: Tensor, batch_size: int, drop_last: bool) -> Tensor:
+    """The soft Dice of every batch of images with these `pixel_sums` [N, 3, C]: float64 [batches]."""
+    return torch.stack([dice_of(*part.sum(0)) for part in in_batches(sums, batch_size, drop_last)])
+
+
+def in_batches(rows: Tensor, batch_size: int, drop_last: bool) -> tuple[Tensor, ...]:
+    """Rows [N, ...] batch by batch; an incomplete last one may be left out, unless it is the only one."""
+    parts = rows.split(batch_size)
+    return parts[:-1] if drop_last and len(parts) > 1 and len(parts[-1]) < batch_size else parts
 
 
 def mask_logits(model: nn.Module, images: Tensor, device: torch.device, precision: Precision = "fp32") -> Tensor:

@@ -27,6 +27,8 @@ class Sets:
     train: ImageDataset
     validation: ImageDataset | None
     augmenter: Augmenter
+    padding: str | None = None
+    """How images with masks were made square (`data.square.Padding`), where their folder says it."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -43,8 +45,10 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
         train = open_split(recipe, recipe.data.train, device, training=True)
         held = recipe.data.validation
         validation = open_split(recipe, held, device, training=False) if held else None
-    if recipe.data.test is not None and (Path(recipe.data.path) / "meta.json").exists():
-        PackedDataset.open(Path(recipe.data.path), recipe.data.test)  # is there, or this raises now, not at the end
+    padding = None
+    if (Path(recipe.data.path) / "meta.json").exists():
+        packed = PackedDataset.open(Path(recipe.data.path), recipe.data.test or recipe.data.train)
+        padding = packed.meta.get("padding")  # and a test split that is missing is missed now, not at the end
     if validation is not None and validation.classes != train.classes:
         raise DataError(f"{validation.name}: its classes differ from those of {train.name}")
     wanted = recipe.model.options.get("num_classes", len(train.classes))
@@ -52,7 +56,7 @@ def open_sets(recipe: Recipe, device: torch.device) -> Sets:
         raise DataError(
             f"{train.name} has {len(train.classes)} classes, model.options.num_classes is {wanted}; remove the option"
         )
-    return Sets(train, validation, make_augmenter(recipe, len(train.classes), size))
+    return Sets(train, validation, make_augmenter(recipe, len(train.classes), size), padding)
 
 
 def divided(recipe: Recipe, device: torch.device) -> tuple[ImageDataset, ImageDataset]:

@@ -51,5 +51,5 @@ def measure(
     if recipe.task == "classification":
         return evaluate(model, dataset, augmenter, place, **options)
     return evaluate_masks(
-        model, dataset, augmenter, place, drop_last=recipe.watch.drop_last, distances=thorough, **options
+        model, dataset, augmenter, place, drop_last=recipe.watch.drop_last, thorough=thorough, **options
     )

@@ -6,6 +6,7 @@ over the test set: inside the object, across its edge, outside it, and where the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ NAME = "segmentation-pictures"
 EXAMPLES = 5
 INSIDE = 0.9
 """Share of a cell that is foreground from which on it counts as inside; outside below the rest."""
+PLACES = ("inside", "edge", "outside", "right", "wrong", "padding")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def run(settings: Settings) -> list[str]:
         settings.file(NAME),
         {
             "experiment": NAME,
-            "command": f"polarvit reproduce {NAME}",
+            "command": settings.command(NAME),
             "provenance": provenance(seed=settings.seed, quick=settings.quick),
             "summary": {key: sentence(nets["polar"]) for key, nets in record.items()},
             "sets": record,
@@ -86,20 +88,34 @@ def run(settings: Settings) -> list[str]:
 
 @torch.no_grad()
 def radii(one: Trained, here: Place) -> dict[str, float]:
-    """Mean bottleneck radius (norm, of a Euclidean net) of cells inside, across the edge, outside; right and wrong."""
-    sums = {name: [0.0, 0.0] for name in ("inside", "edge", "outside", "right", "wrong")}
+    """Mean bottleneck radius (norm, of a Euclidean net) of cells inside, across the edge, outside; right and wrong.
+
+    Cells that see nothing but what an image was padded with are counted apart.
+    """
+    sums = {name: [0.0, 0.0] for name in PLACES}
     for images, masks, model in batches(one, here):
         seen = model.trace(images)
         radius = seen.bottleneck
         share = F.adaptive_avg_pool2d((masks > 0).float()[:, None], radius.shape[-2:])[:, 0]
         missed = ((seen.logits.argmax(1) > 0) != (masks > 0)).float()
         error = F.adaptive_avg_pool2d(missed[:, None], radius.shape[-2:])[:, 0]
+        real = F.adaptive_max_pool2d((~padding(images)).float()[:, None], radius.shape[-2:])[:, 0] > 0
         inside, outside, wrong = share >= INSIDE, share <= 1 - INSIDE, error > 0.5
         cells = {"inside": inside, "outside": outside, "edge": ~inside & ~outside, "wrong": wrong, "right": ~wrong}
-        for name, chosen in cells.items():
+        for name, chosen in {**{name: where & real for name, where in cells.items()}, "padding": ~real}.items():
             sums[name][0] += radius[chosen].double().sum().item()
             sums[name][1] += chosen.sum().item()
     return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
+
+
+def padding(images: Tensor) -> Tensor:
+    """Where images [B, 3, H, W] were made square: rows at the bottom or columns on the right, all of one grey.
+
+    Black margins of an image itself that reach so far look the same. bool [B, H, W].
+    """
+    flat = (images == images[:, :1, -1:, -1:]).all(1)
+    rows, columns = (flat.all(side).flip(1).int().cumprod(1).flip(1).bool() for side in (2, 1))
+    return rows[:, :, None] | columns[:, None, :]
 
 
 def batches(one: Trained, here: Place) -> Any:
@@ -173,11 +189,10 @@ def sentence(found: dict[str, float]) -> str:
 
 def show(record: dict[str, Any]) -> None:
     """Print the mean radii."""
-    names = ("inside", "edge", "outside", "right", "wrong")
     rows = [
-        [SETS[key], net, *(f"{found[name]:.3f}" for name in names)]
+        [SETS[key], net, *(f"{found[name]:.3f}" if math.isfinite(found[name]) else "-" for name in PLACES)]
         for key, nets in record.items()
         for net, found in nets.items()
     ]
     heading = "Mean radius (of the Euclidean net: norm) at the bottleneck, by where the cell lies"
-    console().print(table(heading, ["set", "net", *names], rows, text=("net",)))
+    console().print(table(heading, ["set", "net", *PLACES], rows, text=("net",)))

@@ -85,7 +85,7 @@ def write(points: Sequence[Point], settings: Settings) -> None:
         settings.file(NAME),
         {
             "experiment": NAME,
-            "command": f"polarvit reproduce {NAME}",
+            "command": settings.command(NAME),
             "provenance": provenance(seed=settings.seed, quick=settings.quick),
             "summary": {
                 f"{key}_{corruption}": sentence(points, key, corruption)

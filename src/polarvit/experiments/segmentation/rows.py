@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarvit.experiments.catalogue.segmentation import PAPER, SETS
+from polarvit.experiments.catalogue.segmentation import CLIPPED, PAPER, SETS
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, Stated, place, resolved
 from polarvit.models import VisionModel
@@ -22,6 +22,9 @@ ROWS = tuple(
     Row(f"{net}_{key}", f"{PAPER[net][0]}, {SETS[key]}", f"{RECIPES[key]}_{model}", paper=Stated(float(value)))
     for net, model in NETS.items()
     for key, value in zip(SETS, PAPER[net][1], strict=True)
+) + tuple(
+    Row(f"{CLIPPED[0]}_{key}", f"{CLIPPED[1]}, {SETS[key]}", f"{RECIPES[key]}_unet_lorentz", ("optim.clip=1",))
+    for key in SETS
 )
 
 
@@ -35,13 +38,23 @@ def at(settings: Settings) -> tuple[tuple[Row, ...], Settings]:
     if settings.data is None or settings.quick:
         return ROWS, settings  # with --quick, --data is refused where rows are resolved
     root = settings.data
-    rows = tuple(replace(row, overrides=(f"data.path={Path(root) / folder_of(row)}",)) for row in ROWS)
+    rows = tuple(replace(row, overrides=(*row.overrides, f"data.path={Path(root) / folder_of(row)}")) for row in ROWS)
     return rows, replace(settings, data=None)
 
 
 def folder_of(row: Row) -> str:
     """Name of the folder of a row's prepared set."""
     return RECIPES[row.name.rpartition("_")[2]].replace("_", "-")
+
+
+def usual(row: Row, settings: Settings) -> bool:
+    """Whether a row is run without being named: it is one of the paper's and its data is here.
+
+    A quick look has the same toy data for every set, so that one of them is enough.
+    """
+    if settings.quick and not row.name.endswith("_kvasir"):
+        return False
+    return row.paper is not None and ready(row, settings)
 
 
 def ready(row: Row, settings: Settings) -> bool:

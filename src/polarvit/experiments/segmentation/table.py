@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from polarvit.experiments.catalogue.segmentation import PAPER, SETS
+from polarvit.experiments.catalogue.segmentation import CLIPPED, PAPER, SETS
 from polarvit.experiments.registry import Settings
+from polarvit.experiments.run_table import heading
 from polarvit.experiments.runs import Result, Row, study
-from polarvit.experiments.segmentation.rows import NAME, ROWS, at, ready
+from polarvit.experiments.segmentation.rows import NAME, ROWS, at, usual
 from polarvit.tables import console, table
 from polarvit.training import SettingsError
+from polarvit.training.segmentation import ORDERS
 
 __all__ = ["ROWS", "run"]
 
@@ -19,6 +21,8 @@ NOTE = (
     "Soft Dice of batches of 8, mean of foreground and background, the incomplete last batch left out: the benchmark's "
     "definition. The paper's Euclidean and Poincare rows are published ones, with another optimizer."
 )
+
+LOST = "Best lost: the best weights could not be read any more, the last ones were measured."
 
 
 def run(settings: Settings) -> list[str]:
@@ -29,7 +33,7 @@ def run(settings: Settings) -> list[str]:
     records = settings.out / NAME
     rows, settings = at(settings)
     if not settings.only:
-        there = tuple(row.name for row in rows if ready(row, settings))
+        there = tuple(row.name for row in rows if usual(row, settings))
         if not there:
             raise SettingsError(
                 "no segmentation set is prepared here; see docs/segmentation.md, or try --quick, or give --data"
@@ -42,24 +46,41 @@ def run(settings: Settings) -> list[str]:
 def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings, note: str) -> None:
     """Print nets down and sets across: the paper's value, ours, and what stands behind it."""
     toys = "TOY SIZE on discs: shows that everything runs, not how good it is. " if settings.quick else ""
+    ran = [row for row in rows if any(result.row == row for result in results)]
+    found = {row.name: cell([result for result in results if result.row == row]) for row in ran}
     cells: list[list[str] | None] = []
     for net, (label, values) in PAPER.items():
-        own = {row.name.rpartition("_")[2]: row for row in rows if row.name.startswith(f"{net}_")}
-        found = [cell([result for result in results if result.row == own[key]]) for key in SETS]
-        cells += [[label, "paper", *values], ["", "ours", *found], None]
+        ours = [found.get(f"{net}_{key}", "-") for key in SETS]
+        cells += [[label, "paper", *values], ["", "ours", *ours], None]
+    if any(row.name.startswith(CLIPPED[0]) for row in ran):
+        cells += [[CLIPPED[1], "ours", *(found.get(f"{CLIPPED[0]}_{key}", "-") for key in SETS)]]
+    lost = f" {LOST}" if any("best lost" in each for each in found.values()) else ""
     columns = ["net", "", *SETS.values()]
     out = console()
-    out.print(table(f"{title}: test Dice", columns, cells, caption=toys + note, text=("",)))
+    above = f"{heading(title, ran, settings)}, {seeds_of(results)}: test Dice" if ran else f"{title}: test Dice"
+    out.print(table(above, columns, cells, caption=toys + note + lost, text=("",)))
     if scored := [[*by_image(row, results)] for row in rows if any(r.row == row and r.metrics for r in results)]:
-        columns = ["run", "Dice per image", "IoU", "HD95, px", "parameters", "seeds", "minutes"]
-        out.print(table("Of the foreground, image by image: what clinicians use", columns, scored))
+        columns = [
+            "run",
+            f"Dice, {ORDERS} orders",
+            "Dice per image",
+            "IoU",
+            "HD95, px",
+            "parameters",
+            "seeds",
+            "minutes",
+        ]
+        above = "Over random orders of the test images; and of the foreground, image by image, what clinicians use"
+        out.print(table(above, columns, scored))
 
 
 def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
-    """The means over seeds of a row's scores by image, its size, seeds and minutes."""
+    """The means over seeds of a row's Dice over orders and scores by image, its size, seeds and minutes."""
     own = [result for result in results if result.row == row and result.metrics is not None]
     scores = [result.scores or {} for result in own]
     yield row.label
+    orders = [(score["orders_mean"], score["orders_std"]) for score in scores if score.get("orders_mean") is not None]
+    yield " ± ".join(f"{statistics.fmean(values):.3f}" for values in zip(*orders, strict=True)) or "-"
     for name, digits in (("image_dice", 3), ("iou", 3), ("hausdorff95", 1)):
         yield f"{statistics.fmean(score[name] for score in scores):.{digits}f}"
     metrics = [result.metrics or {} for result in own]
@@ -68,13 +89,24 @@ def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
     yield f"{statistics.fmean(each['seconds'] for each in metrics) / 60:.1f}"
 
 
+def seeds_of(results: Sequence[Result]) -> str:
+    """How many seeds the runs have, at most."""
+    count = max(sum(other.row == result.row for other in results) for result in results)
+    return "1 seed" if count == 1 else f"up to {count} seeds"
+
+
 def cell(results: Sequence[Result]) -> str:
-    """Mean and spread over seeds, and how many diverged."""
+    """Mean and spread over seeds, how many diverged and what they had reached, how many lost their best weights."""
     values = [result.value for result in results if result.value is not None]
     words = []
     if values:
         spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
         words.append(f"{statistics.fmean(values):.3f}{spread}")
-    if lost := len(results) - len(values):
-        words.append(f"{lost} diverged")
+    before = [f"{result.reached:.3f}" for result in results if result.reached is not None]
+    if len(results) == len(before) == 1:
+        words.append(f"{before[0]} before it diverged")
+    elif lost := len(results) - len(values):
+        words.append(f"{lost} diverged" + (f" ({', '.join(before)} before)" if before else ""))
+    if gone := sum("best_lost" in (result.metrics or {}) for result in results):
+        words.append(f"{gone} best lost")
     return ", ".join(words) or "-"
