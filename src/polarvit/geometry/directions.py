@@ -125,16 +125,32 @@ SPREAD_OUT = 2**28
 """Differences at most that compiled code writes out: inductor makes a loop of them, other backends 1 GiB of float32."""
 
 
+SLICE = 2**24
+"""Differences at most that a GPU holds at once where nothing is compiled."""
+
+
 def squared_differences(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j|^2 for x [..., N, n], y [..., M, n]: [..., N, M], from differences.
 
-    By `cdist`, which forms no [N, M, n] tensor; compiled, written out, where it is one kernel instead of a call.
+    By `cdist`, which forms no [N, M, n] tensor; compiled, written out, where it is one kernel instead of a call; on a
+    GPU, where `cdist` gives a block of threads to every pair, some rows after the other.
     """
     rows, size = x.shape[-2], y.numel()
     fixed = isinstance(rows, int) and isinstance(size, int)  # not so in an exported program of any batch
     if torch.compiler.is_compiling() and fixed and (rows == 1 or size * rows <= SPREAD_OUT):
-        return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(-1)
+        return _written_out(x, y)
+    if x.is_cuda and fixed and not torch.compiler.is_compiling():
+        return _by_rows(x, y, max(1, SLICE // max(size, 1)))
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+
+def _written_out(x: Tensor, y: Tensor) -> Tensor:
+    return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(-1)
+
+
+def _by_rows(x: Tensor, y: Tensor, rows: int) -> Tensor:
+    """`rows` rows of x at a time."""
+    return torch.cat([_written_out(part, y) for part in x.split(rows, -2)], -2)
 
 
 def wide_product(x: Tensor, y: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ class Ready:
 
 def as_stored(x: Tensor) -> Tensor:
     """Dimensions in the order of memory: PyTorch 2.11 copies gradients that reach compiled code in any other."""
-    return x.permute(sorted(range(x.ndim), key=lambda i: -x.stride(i)))
+    strides = x.stride()
+    return x.permute(sorted(range(x.ndim), key=lambda i: -strides[i]))
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
