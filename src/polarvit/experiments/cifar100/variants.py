@@ -8,7 +8,7 @@ enters the table of the paper; a recipe that comes out better has a name of its 
 from __future__ import annotations
 
 from polarvit.experiments.catalogue import EXPERIMENTS
-from polarvit.experiments.cifar100.choices import POLAR, TABLE, TWIN
+from polarvit.experiments.cifar100.choices import JOINT, POLAR, TABLE, TWIN
 from polarvit.experiments.cifar100.sweep import placed
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
@@ -28,9 +28,12 @@ def variant(name: str, recipe: str, *changes: str) -> Row:
 ROWS = (
     variant("kept", POLAR, "optim.decay_tables=false"),
     variant("table", POLAR, TABLE),
+    variant("none-table", f"{POLAR}_none", TABLE),
+    variant("joint-table", JOINT, TABLE),
     variant("mixed", POLAR, MIXED),
     variant("kept-mixed", POLAR, "optim.decay_tables=false", MIXED),
     variant("drop", POLAR, "model.options.drop_path=0.2"),
+    variant("twin-table", TWIN, TABLE),
     variant("twin-released", TWIN, *RELEASED),
     variant("twin-mixed", TWIN, MIXED),
 )
