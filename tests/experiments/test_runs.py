@@ -69,29 +69,6 @@ def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, m
         study("table", "A table", ROWS, settings)
 
 
-def test_rows_that_were_not_asked_for_may_have_other_settings(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def trained(recipe: Any, folder: Path, **_: Any) -> None:
-        folder.mkdir(parents=True)
-        (folder / "recipe.yaml").write_text(runs.dump(recipe))
-        metrics = {"scores": {"top1": 10 * recipe.optim.lr}, "date": "", "machine": {}, "seconds": 1}
-        (folder / "metrics.json").write_text(json.dumps(metrics))
-
-    monkeypatch.setattr(runs, "train", trained)
-    assert study("table", "A table", ROWS, replace(settings, seeds=1)) == []
-    written = (settings.out / "table-quick.json").read_text()
-    changed = replace(settings, seeds=1, only=("second",), sets=("optim.lr=0.5",))
-    assert study("table", "A table", ROWS, changed) == []
-    printed = capsys.readouterr().out
-    assert "runs of other settings are left out" in printed
-    assert "stays as it is: first" in printed
-    assert "5.00" in printed
-    assert (settings.out / "table-quick.json").read_text() == written
-    with pytest.raises(SettingsError, match=r"another 'optim\.lr'"):
-        study("table", "A table", ROWS, replace(changed, only=()))
-
-
 @pytest.mark.parametrize("minutes", [None, 1.0])
 def test_an_unfinished_run_goes_on_with_its_own_recipe_only(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, minutes: float | None

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from polarvit.models import calibrate
+from polarvit.models.calibrate import _stretch
 from polarvit.nn import PolarAttention, PolarLinear
 
 
@@ -92,3 +93,21 @@ def test_blocks_compiled_for_evaluation_are_calibrated_and_traced_as_plain_ones(
     assert model.trace(images).attention.equal(plain.trace(images).attention)
     assert model.compiled is not None
     assert model.compiled_ends is not None
+
+
+def test_a_layer_that_starts_on_a_plateau_is_stretched_off_it() -> None:
+    shut = 1 / (1 + math.exp(12.0))
+    assert _stretch(lambda stretch: math.acosh(1.1 + math.exp(2.3 + stretch) * shut), 2.0) == pytest.approx(
+        2.0, rel=1e-3
+    )
+
+
+def test_a_bounded_layer_is_stretched_to_its_end_and_no_further() -> None:
+    tried: list[float] = []
+
+    def radius(stretch: float) -> float:
+        tried.append(stretch)
+        return 3.0 * math.tanh(math.exp(stretch))
+
+    assert _stretch(radius, 9.0) == pytest.approx(3.0, abs=3e-3)
+    assert 0 < tried[-1] < 3

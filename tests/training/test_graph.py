@@ -36,8 +36,9 @@ def path_of(folder: Path, *overrides: str, name: str = "polar_vit_tiny") -> tupl
         ("model.options.drop_path=0.3",),
         ("optim.clip=0.5", "train.accumulate=2", "train.ema=0.9"),
         ("train.precision=bf16",),
+        ("train.precision=fp64",),
     ],
-    ids=["plain", "stochastic-depth", "clip-accumulate-ema", "bf16"],
+    ids=["plain", "stochastic-depth", "clip-accumulate-ema", "bf16", "fp64"],
 )
 def test_graph_and_eager_take_the_same_path(tmp_path: Path, name: str, overrides: tuple[str, ...]) -> None:
     eager, eager_losses = path_of(tmp_path / "eager", "train.cuda_graph=false", *overrides, name=name)

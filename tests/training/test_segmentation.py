@@ -161,6 +161,17 @@ def test_a_model_that_does_not_compile_trains_uncompiled(
     assert metrics["parts"][0].get("not_compiled") == environment.get("not_compiled") == expected
 
 
+def test_a_model_without_memory_is_not_taken_for_one_that_does_not_compile(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(unet, "compiled", lambda function, **_: full)
+    with pytest.raises(torch.OutOfMemoryError):
+        train(tiny(discs, "train.compile=true"), tmp_path, device="cpu", quiet=True)
+
+
 def test_a_run_that_was_stopped_ends_with_the_same_weights(discs: Path, tmp_path: Path) -> None:
     train(tiny(discs), tmp_path / "whole", device="cpu", quiet=True)
     with pytest.raises(Interrupted):

@@ -133,10 +133,6 @@ class Experiment:
             return row.command
         return f"{self.command} --only {row.key}"
 
-    def result_of(self, row: Row) -> str:
-        """The JSON that holds a row, relative to the results folder."""
-        return row.result or self.table
-
     def run(self, settings: Settings) -> list[str]:
         commit()  # that of the code as it is now, also for what is written at the end
         failures: list[str] = import_module(self.home).run(replace(settings, experiment=self.name))

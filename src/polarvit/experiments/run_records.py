@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.experiments.registry import Settings
-from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, chosen, finished, place, resolved
+from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, finished, place, resolved
 from polarvit.experiments.same_run import check_config, check_same, config_of, portable
-from polarvit.training import Recipe, SettingsError
+from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
 
@@ -38,19 +38,6 @@ def all_finished(name: str, rows: Sequence[Row], settings: Settings, records: Pa
     known = {(result.row.name, result.seed) for result in results}
     kept = [found for row in rows for found in recorded(row, settings, records) if (row.name, found.seed) not in known]
     return sorted(results + kept, key=lambda result: ([row.name for row in rows].index(result.row.name), result.seed))
-
-
-def of_other_settings(name: str, rows: Sequence[Row], settings: Settings, records: Path | None) -> list[Row]:
-    """Rows that were not asked for and whose runs were made with other settings than these."""
-    asked, found = chosen(rows, settings.only), []
-    for row in (row for row in rows if row not in asked):
-        try:
-            finished(name, [row], settings)
-            if records is not None and not settings.quick:
-                recorded(row, settings, records)
-        except SettingsError:
-            found.append(row)
-    return found
 
 
 def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:

@@ -9,17 +9,18 @@ An experiment lists its rows and calls `study`:
 
 `study` trains what is missing under `runs/<name>/<steps>-steps/<row>/seed-<n>`, one seed of every row before the second
 seed of any, prints ours beside the paper's and writes `results/<name>.json` after every run, with every finished run it
-finds in the folders. The table of another length than the rows' own lies with its records, in `<steps>-steps`. A run is
-finished when its folder holds metrics.json; one whose loss stopped being a number is finished too, and says so in
-diverged.json. Rows of several tables that are one run name one folder (`Row.run`, `Row.folder`, `folder`) and train
-once. With `records` every finished run is kept there too, compact (`polarvit.experiments.run_records`), and what is
-kept there need not be run again.
+finds in the folders. The table of another length than the rows' own lies in a folder `<steps>-steps`, with the records
+of its rows if they name no other. A run is finished when its folder holds metrics.json; one whose loss stopped being a
+number is finished too, and says so in diverged.json. Rows of several tables that are one run name one folder
+(`Row.run`, `Row.folder`, `folder`) and train once. With `records` every finished run is kept there too, compact
+(`polarvit.experiments.run_records`), and what is kept there need not be run again.
 
 Runs follow each other in this process, or go side by side in processes of their own.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,8 @@ class Result:
             return {"seed": self.seed, "diverged": self.diverged, **before, **self.origin}
         found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
         found |= {key: self.metrics[key] for key in ("best_lost",) if key in self.metrics}
+        for part in self.metrics.get("parts", ()):
+            found |= {key: part[key] for key in ("not_compiled",) if key in part}
         return {"seed": self.seed, **(self.scores or {}), **found, **self.origin}
 
 
@@ -143,21 +146,14 @@ def study(
 ) -> list[str]:
     """Run what is missing, print the table (with `show` in its own way), write the JSON.
 
-    `folder` is where runs go if it is not called like the study. Rows that were not asked for and whose runs are of
-    other settings are left out; JSON and picture stay as they are then. Returns rows that diverged where the paper's
-    did not.
+    `folder` is where runs go if it is not called like the study. Returns rows that diverged where the paper's did not.
     """
-    from polarvit.experiments.run_records import all_finished, of_other_settings
+    from polarvit.experiments.run_records import all_finished
     from polarvit.experiments.run_table import picture, write
     from polarvit.experiments.run_table import show as show_rows
 
     settings = at_length(name, rows, settings, records)
     home = folder or name
-    others = of_other_settings(home, rows, settings, records)
-    if others:
-        rows = [row for row in rows if row not in others]
-        names = ", ".join(row.name for row in others)
-        say(f"runs of other settings are left out, and {settings.file(name)} stays as it is: {names}")
     results = all_finished(home, rows, settings, records)
     known = {(result.row.name, result.seed) for result in results}
     todo = [
@@ -181,12 +177,11 @@ def study(
             recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
             say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
             run_one(row, seed, recipe, place_of, settings.device)
-            if not others:
-                write(name, title, rows, all_finished(home, rows, settings, records), settings)
+            write(name, title, rows, all_finished(home, rows, settings, records), settings)
     results = all_finished(home, rows, settings, records)
-    changed = not others and (write(name, title, rows, results, settings) or bool(todo))
+    changed = write(name, title, rows, results, settings) or bool(todo)
     (show or show_rows)(title, rows, results, settings, note)
-    if show is None and (changed or not (others or settings.file(name, "png").is_file())):
+    if show is None and (changed or not settings.file(name, "png").is_file()):
         picture(name, title, rows, results, settings)
     if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
         raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
@@ -322,10 +317,11 @@ def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = F
         why = str(error).partition(";")[0]
     (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
     facts = {**provenance(seed=recipe.train.seed, product_precision=recipe.train.precision), "diverged": why}
-    best = best_of(recipe, folder, device=device)  # out of the except: what diverged is let go first
-    if best is not None:
-        facts |= {"kept_step": best[0], "test_scores": best[1].to_dict()}
     write_json(folder / DIVERGED, facts)
+    gc.collect()  # out of the except, and a compiled model holds itself: what diverged is let go first
+    best = best_of(recipe, folder, device=device)
+    if best is not None:
+        write_json(folder / DIVERGED, {**facts, "kept_step": best[0], "test_scores": best[1].to_dict()})
 
 
 def spelled(mean: float, std: float | None) -> str:

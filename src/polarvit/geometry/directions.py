@@ -133,7 +133,7 @@ def squared_differences(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j|^2 for x [..., N, n], y [..., M, n]: [..., N, M], from differences.
 
     By `cdist`, which forms no [N, M, n] tensor; compiled, written out, where it is one kernel instead of a call; on a
-    GPU, where `cdist` gives a block of threads to every pair, some rows after the other.
+    GPU, where `cdist` gives a block of threads to every pair, some rows after the other (slow if there are very many).
     """
     rows, size = x.shape[-2], y.numel()
     fixed = isinstance(rows, int) and isinstance(size, int)  # not so in an exported program of any batch

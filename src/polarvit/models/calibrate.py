@@ -95,7 +95,10 @@ def _stretch(radius: Callable[[float], float], wanted: float) -> float:
         at, found = following, radius(following)
         short = short and before < wanted and found < wanted  # a radius has a lower end too, from which it can go up
         if short and found - before < FLAT * (at - was):
-            return _stretch_to_end(radius, at, found - FLAT)
+            reachable = radius(high) >= wanted  # if so, this is a plateau on the way
+            if not reachable:
+                return _stretch_to_end(radius, at, found - FLAT)
+            short, found = False, radius(at)
     return found
 
 

@@ -186,14 +186,20 @@ class Trainer:
 
         Returns why. Several processes would have to agree on that: there, what fails ends the run.
         """
-        images, targets = (each.chunk(self.recipe.train.accumulate)[0] for each in self._batch(0))
         before = [buffer.clone() for buffer in self.model.buffers()]
         reason = ""
         self.model.train()
-        try:
+
+        def once() -> None:  # what it holds is gone when it ends, however it ends
+            images, targets = (each.chunk(self.recipe.train.accumulate)[0] for each in self._batch(0))
             with autocast(self.recipe.train.precision, self.place.device):
                 logits = self.model(images)
             LOSSES[self.recipe.task](logits, targets).backward()
+
+        try:
+            once()
+        except torch.OutOfMemoryError:
+            raise  # it would not need less uncompiled
         except Exception as error:  # a compiler that is missing or broken raises nearly anything
             self.model.forget_compiled()
             for group in self.optimizer.param_groups:
