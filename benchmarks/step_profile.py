@@ -22,7 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import polarvit.kernels
-from polarvit.experiments.bench.contestants import chosen
+from polarvit.experiments.bench.contestants import Case, chosen
 from polarvit.experiments.bench.report import machine_name
 from polarvit.experiments.bench.start import start
 from polarvit.experiments.bench.step import BATCH, setting_of
@@ -77,7 +77,7 @@ def main() -> None:
     one = next(each for each in chosen([told.model]) if each.key == told.model)
     with one.kernels():
         setting = setting_of(told.size, None, None, 100, device)
-        step = start(one, setting, device, BATCH[told.size], told.precision, compiled=True)
+        step = start(one, Case(setting, device, BATCH[told.size], told.precision, compiled=True))
         for _ in range(WARM):
             step()
         torch.cuda.synchronize()

@@ -17,13 +17,14 @@ from torch._inductor.exc import InductorError
 
 from polarvit.experiments.bench import contestants, step
 from polarvit.experiments.bench import start as bench_start
-from polarvit.experiments.bench.contestants import BASE, CONTESTANTS, DEFAULT, Setting, build, chosen
+from polarvit.experiments.bench.contestants import BASE, CONTESTANTS, DEFAULT, Case, Setting, build, chosen
 from polarvit.experiments.bench.start import cold_start
 from polarvit.models import AmbientTwin, PolarViT, create_model, list_models
 from polarvit.training.settings import SettingsError
 
 SMALL: dict[str, Any] = {"image": 8, "patch": 4, "classes": 4, "batches": [2], "device": "cpu", "seconds": 0.0}
 NARROW = Setting(image=8, patch=4, classes=4, narrow=True)
+CASE = Case(NARROW, torch.device("cpu"), 2, "fp32", compiled=False)
 
 
 def test_it_runs_small_on_a_cpu_and_labels_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +59,7 @@ def test_what_is_measured_outlives_an_interruption(tmp_path: Path, monkeypatch: 
     measure = step.measure
 
     def interrupted(*arguments: Any) -> list[step.Row]:
-        if arguments[4] == "bf16":
+        if arguments[1].precision == "bf16":
             raise KeyboardInterrupt
         return measure(*arguments)
 
@@ -105,7 +106,7 @@ def test_where_the_compiler_fails_smaller_kernels_are_tried(monkeypatch: pytest.
     monkeypatch.setattr(bench_start, "build", choosy)
     plain = next(one for one in CONTESTANTS if one.key == "plain")
     with pytest.warns(UserWarning, match="plain code: 8 loops in a kernel do not compile"):
-        started = bench_start.start(plain, NARROW, torch.device("cpu"), 2, "fp32", compiled=False)
+        started = bench_start.start(plain, CASE)
     assert tried == [8, 2]
     assert started.facts["largest_kernel"] is None  # not compiled
 
@@ -213,7 +214,7 @@ def test_a_cold_start_has_empty_caches_and_tells_why_it_failed(monkeypatch: pyte
 
     monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(RuntimeError, match="cold start of 'polar' ended with code 1: ValueError: no such model"):
-        cold_start("polar", NARROW, torch.device("cpu"), 2, "fp32", compiled=False)
+        cold_start("polar", CASE)
 
 
 @pytest.mark.gpu

@@ -16,7 +16,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from polarvit.experiments.bench.contestants import Contestant, Setting
+from polarvit.experiments.bench.contestants import Case, Contestant, Setting
 from polarvit.experiments.bench.report import cell, device_of, machine_name
 from polarvit.experiments.bench.step import Row, fill, made_ready
 from polarvit.experiments.bench.timing import Budget, Timed
@@ -63,34 +63,26 @@ def run(settings: Settings) -> list[str]:
     rows: list[Row] = []
     for precision in precisions:
         found: list[Row] = []
-        for row in measured(systems, setting, device, batch, precision, compiled=cuda, budget=budget):
+        case = Case(setting, device, batch, precision, compiled=cuda)
+        for row in measured(systems, case, budget):
             found.append(row | {"provenance": {"date": origin["date"], "machine": origin["machine"]}})
             write(path, joined(before(path, sizes), rows + found), sizes, origin)
-        show(found, f"{setting}, batch {batch}, {precision}, {machine_name(device)}")
+        show(found, f"{case}, {machine_name(device)}")
         rows += found
     console().print(f"wrote {path}", soft_wrap=True)
     return [f"{row['label']}, {row['precision']}: {row['failed']}" for row in rows if "failed" in row]
 
 
-def measured(
-    systems: Sequence[Contestant],
-    setting: Setting,
-    device: torch.device,
-    batch: int,
-    precision: Precision,
-    *,
-    compiled: bool,
-    budget: Budget,
-) -> Iterator[Row]:
+def measured(systems: Sequence[Contestant], case: Case, budget: Budget) -> Iterator[Row]:
     """One row after another: the Euclidean ViT, then every other system in turns with it."""
     base: Row = {}
-    base_cases: dict[str, Timed] = {}
+    base_ready: dict[str, Timed] = {}
     for one in systems:
-        row, cases = made_ready(one, setting, device, batch, precision, compiled, budget)
+        row, ready = made_ready(one, case, budget)
         if one.key == BASE:
-            base, base_cases = row, cases
-        fill([base] if one.key == BASE else [base, row], budget.times(base_cases | cases, device))
-        yield row | against(base, row) | {"gflops": flops(one.key, setting)}
+            base, base_ready = row, ready
+        fill([base] if one.key == BASE else [base, row], budget.times(base_ready | ready, case.device))
+        yield row | against(base, row) | {"gflops": flops(one.key, case.setting)}
 
 
 def before(path: Path, sizes: dict[str, Any]) -> list[Row]:

@@ -55,6 +55,24 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Case:
+    """What all contestants of one comparison are timed under."""
+
+    setting: Setting
+    device: torch.device
+    batch: int
+    precision: Precision
+    compiled: bool
+
+    @property
+    def cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    def __str__(self) -> str:
+        return f"{self.setting}, batch {self.batch}, {self.precision}"
+
+
+@dataclass(frozen=True)
 class Contestant:
     """One of them: the word to ask for it, its name in tables, and whether it may use the fused kernels.
 

@@ -14,7 +14,7 @@ import torch
 
 from polarvit.experiments.bench import step
 from polarvit.experiments.bench.attention import Core, Shape
-from polarvit.experiments.bench.contestants import chosen
+from polarvit.experiments.bench.contestants import Case, chosen
 from polarvit.experiments.bench.picture import draw_scaling
 from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.timing import Budget, Timed, captured, extra_memory
@@ -57,8 +57,9 @@ def run(
     if attention:
         show_attention(attention, here)
     for batch in batches:
-        found = step.measure(contestants, setting, here, batch, precision, cuda, budget)
-        step.show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
+        case = Case(setting, here, batch, precision, cuda)
+        found = step.measure(contestants, case, budget)
+        step.show(found, f"Training step: {case}, {machine_name(here)}")
         rows += found
         keep(out, "scaling", here, content, [], precision)
     return leave(out, "scaling", here, content, [], partial(draw_scaling, attention=attention, steps=rows), precision)

@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from torch._inductor.exc import InductorError
 
 import polarvit
-from polarvit.experiments.bench.contestants import CONTESTANTS, Contestant, Setting, build
+from polarvit.experiments.bench.contestants import CONTESTANTS, Case, Contestant, Setting, build
 from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.training.distributed import Place
-from polarvit.training.recipe import Precision
 from polarvit.training.step import TrainingStep, set_precision
 
 LR = 1e-6
@@ -49,53 +48,40 @@ class Started:
         return self.step(self.images, self.targets, LR)
 
 
-def start(
-    one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, *, compiled: bool
-) -> Started:
+def start(one: Contestant, case: Case) -> Started:
     """Build, compile and take the first step; on a GPU the later ones are a CUDA graph. Enter `one.kernels()` first.
 
     Where the compiler fails, the contestant's next way to compile is tried.
     """
-    set_precision(precision)
+    set_precision(case.precision)
     for largest in one.largest[:-1]:
         try:
-            return _start(one, setting, device, batch, precision, compiled=compiled, largest=largest)
+            return _start(one, case, largest)
         except InductorError as error:
             text = " ".join(str(error).split())
             warnings.warn(f"{one.label}: {largest} loops in a kernel do not compile ({text[:200]})", stacklevel=2)
         torch._dynamo.reset()
         gc.collect()  # or what the failed try holds would count as the next one's
-    return _start(one, setting, device, batch, precision, compiled=compiled, largest=one.largest[-1])
+    return _start(one, case, one.largest[-1])
 
 
-def _start(
-    one: Contestant,
-    setting: Setting,
-    device: torch.device,
-    batch: int,
-    precision: Precision,
-    *,
-    compiled: bool,
-    largest: int | None,
-) -> Started:
-    images = torch.randn(batch, 3, setting.image, setting.image, device=device)
-    targets = torch.randn(batch, setting.classes, device=device).softmax(-1)
-    model, facts = build(one, setting, images, compiled=compiled, precision=precision, largest=largest)
-    cuda = device.type == "cuda"
-    optimizer = RiemannianAdamW(param_groups(model, LR, 0.05), capturable=cuda, compile=None if compiled else False)
-    started = Started(
-        model, TrainingStep(model, optimizer, Place(0, 1, device), precision=precision, graph=cuda), images, targets,
-        {**facts, "parameters": sum(p.numel() for p in model.parameters())},
-    )  # fmt: skip
+def _start(one: Contestant, case: Case, largest: int | None) -> Started:
+    setting, cuda = case.setting, case.cuda
+    images = torch.randn(case.batch, 3, setting.image, setting.image, device=case.device)
+    targets = torch.randn(case.batch, setting.classes, device=case.device).softmax(-1)
+    model, facts = build(one, setting, images, compiled=case.compiled, precision=case.precision, largest=largest)
+    groups = param_groups(model, LR, 0.05)
+    optimizer = RiemannianAdamW(groups, capturable=cuda, compile=None if case.compiled else False)
+    step = TrainingStep(model, optimizer, Place(0, 1, case.device), precision=case.precision, graph=cuda)
+    facts["parameters"] = sum(p.numel() for p in model.parameters())
+    started = Started(model, step, images, targets, facts)
     started().item()
     return started
 
 
-def cold_start(
-    key: str, setting: Setting, device: torch.device, batch: int, precision: Precision, *, compiled: bool
-) -> float:
+def cold_start(key: str, case: Case) -> float:
     """Seconds from the start of a fresh Python process to the end of its first training step, caches empty."""
-    words = {"key": key, "setting": asdict(setting), "device": str(device), "batch": batch, "precision": precision}
+    words = {"key": key, "case": asdict(case) | {"device": str(case.device)}}
     source = str(Path(polarvit.__file__).parent.parent)
     with tempfile.TemporaryDirectory(prefix="polarvit-cold-", ignore_cleanup_errors=True) as folder:
         environment = {
@@ -106,7 +92,7 @@ def cold_start(
         }
         began = time.time()
         done = subprocess.run(
-            [sys.executable, "-m", __name__, json.dumps({**words, "compiled": compiled})],
+            [sys.executable, "-m", __name__, json.dumps(words)],
             env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     if done.returncode != 0:
@@ -119,11 +105,10 @@ def main() -> None:
     """The process of a cold start: one step, then the time."""
     words = json.loads(sys.argv[1])
     one = next(each for each in CONTESTANTS if each.key == words["key"])
+    told = words["case"]
+    case = Case(**told | {"setting": Setting(**told["setting"]), "device": torch.device(told["device"])})
     with one.kernels():
-        start(
-            one, Setting(**words["setting"]), torch.device(words["device"]), words["batch"], words["precision"],
-            compiled=words["compiled"],
-        )  # fmt: skip
+        start(one, case)
     print(json.dumps({"ended": time.time()}))
 
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polarvit.experiments.bench import bars
-from polarvit.experiments.bench.contestants import BASE, Contestant, Setting, chosen
+from polarvit.experiments.bench.contestants import BASE, Case, Contestant, Setting, chosen
 from polarvit.experiments.bench.picture import draw_steps
 from polarvit.experiments.bench.report import FOLDER, cell, device_of, keep, leave, machine_name
 from polarvit.experiments.bench.start import Started, cold_start, start
@@ -76,14 +76,15 @@ def run(
     name, used = f"step-{size}", ",".join(precisions)
     for precision in precisions:
         for batch in sizes:
-            found = measure(contestants, setting, here, batch, precision, compiled, budget)
-            show(found, f"Training step: {setting}, batch {batch}, {precision}, {machine_name(here)}")
+            case = Case(setting, here, batch, precision, compiled)
+            found = measure(contestants, case, budget)
+            show(found, f"Training step: {case}, {machine_name(here)}")
             rows += found
             keep(out, name, here, content, judge(rows, setting, starts), used)  # what is measured outlives an end here
     if cuda if cold is None else cold:
         for key in (one.key for one in contestants if one.key in COLD):
             try:
-                starts[key] = cold_start(key, setting, here, sizes[0], precisions[0], compiled=compiled)
+                starts[key] = cold_start(key, Case(setting, here, sizes[0], precisions[0], compiled))
                 budget.say(f"cold start of '{key}': {starts[key]:.1f} s to the first training step")
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 budget.say(f"{error}"[:300])
@@ -91,40 +92,24 @@ def run(
     return leave(out, name, here, content, claims, draw, used)
 
 
-def measure(
-    contestants: Sequence[Contestant],
-    setting: Setting,
-    device: torch.device,
-    batch: int,
-    precision: Precision,
-    compiled: bool,
-    budget: Budget,
-) -> list[Row]:
+def measure(contestants: Sequence[Contestant], case: Case, budget: Budget) -> list[Row]:
     """One row for each contestant, timed in turns; one that cannot run has `failed` and does not end the comparison."""
-    found = [made_ready(one, setting, device, batch, precision, compiled, budget) for one in contestants]
+    found = [made_ready(one, case, budget) for one in contestants]
     rows = [row for row, _ in found]
-    fill(rows, budget.times({name: timed for _, cases in found for name, timed in cases.items()}, device))
+    fill(rows, budget.times({name: timed for _, ready in found for name, timed in ready.items()}, case.device))
     return rows
 
 
-def made_ready(
-    one: Contestant,
-    setting: Setting,
-    device: torch.device,
-    batch: int,
-    precision: Precision,
-    compiled: bool,
-    budget: Budget,
-) -> tuple[Row, dict[str, Timed]]:
+def made_ready(one: Contestant, case: Case, budget: Budget) -> tuple[Row, dict[str, Timed]]:
     """A contestant's row without times, and what to time by name: nothing if it cannot run, which the row says."""
-    row: Row = {"key": one.key, "label": one.label, "precision": precision, "batch": batch}
+    row: Row = {"key": one.key, "label": one.label, "precision": case.precision, "batch": case.batch}
     try:
-        facts, ready = prepare(one, setting, device, batch, precision, compiled)
+        facts, ready = prepare(one, case)
     except Exception as error:
         row["failed"] = "out of memory" if isinstance(error, torch.OutOfMemoryError) else in_short(error)
         budget.say(f"{one.label}: {row['failed']}")
         return row, {}
-    budget.say(f"{one.label}, {precision}, batch {batch}: ready after {facts['ready_seconds']:.1f} s")
+    budget.say(f"{one.label}, {case.precision}, batch {case.batch}: ready after {facts['ready_seconds']:.1f} s")
     return row | facts, {f"{one.key}: {part}": timed for part, timed in ready.items()}
 
 
@@ -136,20 +121,18 @@ def in_short(error: Exception) -> str:
     return f"{type(error).__name__}: {said[-1] if said else error}"[:300]
 
 
-def prepare(
-    one: Contestant, setting: Setting, device: torch.device, batch: int, precision: Precision, compiled: bool
-) -> tuple[Row, dict[str, Timed]]:
+def prepare(one: Contestant, case: Case) -> tuple[Row, dict[str, Timed]]:
     """A contestant ready to be timed: its facts and the two things to time."""
     torch._dynamo.reset()
     gc.collect()  # after the reset: what the contestant before leaves behind must not be freed while this one counts
-    cuda = device.type == "cuda"
+    device, cuda = case.device, case.cuda
     if cuda:
         torch.cuda.synchronize(device)
         torch._C._cuda_clearCublasWorkspaces()  # every contestant pays for its own, as in a process of its own
     before = torch.cuda.memory_allocated(device) if cuda else 0
     began = time.perf_counter()
     with one.kernels():
-        started = start(one, setting, device, batch, precision, compiled=compiled)
+        started = start(one, case)
         facts = {**started.facts, "ready_seconds": time.perf_counter() - began, "peak_mib": None}
         if cuda:
             torch.cuda.reset_peak_memory_stats(device)  # what compilation tried out does not count
@@ -158,7 +141,7 @@ def prepare(
             torch.cuda.synchronize(device)
             facts["peak_mib"] = (torch.cuda.max_memory_allocated(device) - before) / 2**20
         pool = started.step.graph.pool() if started.step.graph is not None else None
-        both = captured([lambda: forward_backward(started, precision)], device, pool)
+        both = captured([lambda: forward_backward(started, case.precision)], device, pool)
     ready = {"step": Timed(started), "both": both}
     if cuda:
         for timed in ready.values():
