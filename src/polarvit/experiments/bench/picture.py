@@ -88,18 +88,27 @@ def draw_kernels(path: Path, rows: Sequence[Row], machine: str) -> None:
 
 
 def draw_scaling(path: Path, attention: Sequence[Row], steps: Sequence[Row], machine: str) -> None:
-    """Attention against N, the training step against the batch."""
-    with figure(path, 11, 4.4, panels=2) as (left, right):
-        for key in ("sdpa", "polar"):
-            _curve(left, [(row["tokens"], row[key]["ms"]) for row in attention if key in row], *CORES[key])
-        left.set(title="Attention, forward + backward", xlabel="tokens N", ylabel="ms")
-        _logarithmic(left, [row["tokens"] for row in attention])
-        for key, label in {row["key"]: row["label"] for row in steps}.items():
-            found = [row for row in steps if row["key"] == key and "step" in row]
-            _curve(right, [(row["batch"], 1e3 / row["images_per_second"]) for row in found], COLOURS[key], label)
-        right.set(title="Training step", xlabel="batch", ylabel="ms an image")
-        _logarithmic(right, [row["batch"] for row in steps])
-        _note(left, machine)
+    """Attention against N, the training step against the batch: a panel for each that was measured."""
+    parts = [(draw, rows) for draw, rows in ((_attention_panel, attention), (_step_panel, steps)) if rows]
+    with figure(path, 5.5 * len(parts), 4.4, panels=len(parts), squeeze=False) as axes:
+        for ax, (draw, rows) in zip(axes[0], parts, strict=True):
+            draw(ax, rows)
+        _note(axes[0, 0], machine)
+
+
+def _attention_panel(ax: Any, rows: Sequence[Row]) -> None:
+    for key in ("sdpa", "polar"):
+        _curve(ax, [(row["tokens"], row[key]["ms"]) for row in rows if key in row], *CORES[key])
+    ax.set(title="Attention, forward + backward", xlabel="tokens N", ylabel="ms")
+    _logarithmic(ax, [row["tokens"] for row in rows])
+
+
+def _step_panel(ax: Any, rows: Sequence[Row]) -> None:
+    for key, label in {row["key"]: row["label"] for row in rows}.items():
+        found = [row for row in rows if row["key"] == key and "step" in row]
+        _curve(ax, [(row["batch"], 1e3 / row["images_per_second"]) for row in found], COLOURS[key], label)
+    ax.set(title="Training step", xlabel="batch", ylabel="ms an image")
+    _logarithmic(ax, [row["batch"] for row in rows])
 
 
 def _horizontal(ax: Any, labels: Sequence[str], values: Sequence[float], colours: Sequence[str]) -> None:

@@ -50,10 +50,11 @@ def run(
     setting, contestants = step.setting_of(size, None if cuda else 8, None, 100, here), chosen(only or CONTESTANTS)
     attention: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
+    name = "scaling" if tokens and batches else "-".join(["scaling", *dict.fromkeys(parts)])
     content = {"setting": setting.__dict__, "attention": attention, "steps": rows}
     for n in tokens:
         attention.append(attention_at(shape_of(n, cuda), here, budget))
-        keep(out, "scaling", here, content, [], precision)  # what is measured outlives an end here
+        keep(out, name, here, content, [], precision)  # what is measured outlives an end here
     if attention:
         show_attention(attention, here)
     for batch in batches:
@@ -61,8 +62,8 @@ def run(
         found = step.measure(contestants, case, budget)
         step.show(found, f"Training step: {case}, {machine_name(here)}")
         rows += found
-        keep(out, "scaling", here, content, [], precision)
-    return leave(out, "scaling", here, content, [], partial(draw_scaling, attention=attention, steps=rows), precision)
+        keep(out, name, here, content, [], precision)
+    return leave(out, name, here, content, [], partial(draw_scaling, attention=attention, steps=rows), precision)
 
 
 def shape_of(n: int, cuda: bool) -> Shape:
