@@ -35,19 +35,18 @@ def attention_turn_kernel(
     inside = (dims < WIDTH)[:, None] & valid[None, :]
     uhat = tl.load(out + spot, mask=inside, other=0.0)
     t = tl.load(grad + spot, mask=inside, other=0.0)
-    stats += head * 4 * N + rows
-    base = tl.load(stats, mask=valid, other=0.0)
-    tau = tl.load(stats + N, mask=valid, other=0.0)
-    lam = tl.load(stats + 2 * N, mask=valid, other=0.0)
-    log_v = tl.load(stats + 3 * N, mask=valid, other=0.0)
+    stats += head * 3 * N + rows
+    denominator = tl.load(stats, mask=valid, other=0.0)
+    over_v = tl.load(stats + N, mask=valid, other=0.0)
+    over_lam = tl.load(stats + 2 * N, mask=valid, other=0.0)
     half = 0.5 * tl.load(grad_radius + head * N + rows, mask=valid, other=0.0)
-    turn = tl.where(log_v < 1e37, tl.exp2(tl.minimum(tau - log_v, HIGHEST)), 0.0)
+    turn = tl.exp2(tl.minimum(over_v, HIGHEST))
     terms += head * 3 * N + rows
     tl.store(turned + spot, turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat), mask=inside)
     tl.store(terms, half, mask=valid)
-    grown = half * tl.exp2(tl.minimum(tau - lam, HIGHEST))
+    grown = half * tl.exp2(tl.minimum(over_lam, HIGHEST))
     tl.store(terms + N, tl.minimum(tl.maximum(grown, -LARGEST_PULL), LARGEST_PULL), mask=valid)
-    tl.store(terms + 2 * N, base + tau, mask=valid)
+    tl.store(terms + 2 * N, denominator, mask=valid)
 
 
 @triton.jit

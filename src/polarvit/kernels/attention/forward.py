@@ -98,4 +98,4 @@ def attention_forward_kernel(
     tl.store(out_radius + head * N + place, tl.where(some, radius, 0.0), mask=row_valid)
     place_out = out + head * N * VALUE_WIDTH + value_dims[:, None] * N + place[None, :]
     tl.store(place_out, direction, mask=in_value[:, None] & row_valid[None, :])
-    store_stats(stats + head * 4 * N + place, N, row_valid, some, turned, mass_exponent, tau, lam, log_v)
+    store_stats(stats + head * 3 * N + place, N, row_valid, some, turned, mass_exponent, tau, lam, log_v)

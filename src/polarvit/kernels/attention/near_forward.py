@@ -139,4 +139,4 @@ def near_forward_kernel(
         tl.store(out_radius + head * N + line, tl.where(some, radius, 0.0), mask=valid)
         spot = head * VALUE_WIDTH * N + value_dims[None, :] * N + line[:, None]
         tl.store(out + spot, direction, mask=(value_dims < VALUE_WIDTH)[None, :] & valid[:, None])
-        store_stats(stats + head * 4 * N + line, N, valid, some, some & (mass * norm > 0.0), base, tau, lam, log_v)
+        store_stats(stats + head * 3 * N + line, N, valid, some, some & (mass * norm > 0.0), base, tau, lam, log_v)

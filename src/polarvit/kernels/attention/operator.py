@@ -30,9 +30,9 @@ def attention_forward(
     scale: Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and four numbers a row for backward."""
+    """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and three numbers a row for backward."""
     (b, h, _, n), value_width = query.shape, value.shape[2]
-    outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 4, n), query)
+    outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
     forward((query_radius, query, key_radius, key, value_radius, value), scale, mask, outputs)
     return outputs
 
@@ -49,7 +49,7 @@ def _(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, n = query_radius.shape
-    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 4, n)))  # type: ignore[return-value]
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 3, n)))  # type: ignore[return-value]
 
 
 @torch.library.custom_op("polarvit::attention_backward", mutates_args=())

@@ -74,12 +74,11 @@ def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent)
 
 @triton.jit
 def store_stats(place, N, valid, some, turned, mass_exponent, tau, lam, log_v):
-    """Four numbers a row for the backward pass, N apart.
+    """Three exponents a row for the backward pass, N apart: of T+|V| itself, over |V|, and over E+S.
 
     Rows that attend to nothing (`some` is false) or have no mean direction (`turned`) get exponents with which every
     weight, or every turn, of the backward pass vanishes.
     """
-    tl.store(place, tl.where(some, mass_exponent, 0.0), mask=valid)
-    tl.store(place + N, tl.where(some, tau, -NOTHING), mask=valid)
-    tl.store(place + 2 * N, tl.where(some, lam, -NOTHING), mask=valid)
-    tl.store(place + 3 * N, tl.where(turned, log_v, -NOTHING), mask=valid)
+    tl.store(place, tl.where(some, mass_exponent + tau, -NOTHING), mask=valid)
+    tl.store(place + N, tl.where(turned, tau - log_v, NOTHING), mask=valid)
+    tl.store(place + 2 * N, tl.where(some, tau - lam, 0.0), mask=valid)

@@ -149,5 +149,5 @@ def wide_forward_kernel(
     spot = head * VALUE_WIDTH * N + dims[:, None] * N + line[None, :]
     tl.store(out + spot, direction, mask=deep[:, None] & (line < N)[None, :])
     store_stats(
-        stats + head * 4 * N + line, N, line < N, some, some & (mass * norm > 0.0), mass_exponent, tau, lam, log_v
+        stats + head * 3 * N + line, N, line < N, some, some & (mass * norm > 0.0), mass_exponent, tau, lam, log_v
     )
