@@ -192,7 +192,7 @@ def whole(count: int, block: int) -> int:
 
 
 def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Radius, direction and four numbers a row of the attended centroids."""
+    """Radius, direction and three numbers a row of the attended centroids."""
     query, value = points[1], points[5]
     (b, h, width, n), (value_width, m) = query.shape, value.shape[2:]
     attend = scale if mask is None else mask.view(torch.uint8)
