@@ -14,8 +14,9 @@ from polarvit.nn import PolarAttention, PolarLinear
 
 @pytest.mark.parametrize("rule", ["anchored", "anchored_0.1", "free_power", "affine_klein", "hard_bound", "lorentz"])
 @pytest.mark.parametrize(("target", "k"), [(1.5, 1.0), (None, 1.0), (None, 2.3)])
-def test_every_layer_starts_at_the_stated_radius(narrow, images, rule, target, k) -> None:
-    model = narrow("polar_vit_tiny", rule=rule, target_radius=target, k=k)
+@pytest.mark.parametrize("calibration", ["offset", "weights"])
+def test_every_layer_starts_at_the_stated_radius(narrow, images, rule, target, k, calibration) -> None:
+    model = narrow("polar_vit_tiny", rule=rule, target_radius=target, k=k, calibration=calibration)
 
     def wanted(n: int) -> float:
         return target if target is not None else math.sqrt(k) * math.asinh(math.sqrt(n / k))
@@ -50,6 +51,21 @@ def test_anchors_follow_but_a_deviation_stays_one(narrow, images) -> None:
         torch.testing.assert_close(rule.phi0 - rule.phi0_anchor, gap, atol=1e-5, rtol=0)
         assert rule.phi_anchor.eq(0).all()
     assert any(m.rule.phi0_anchor.abs() > 0.1 for m in model.modules() if isinstance(m, PolarLinear))
+
+
+def test_weights_can_be_scaled_instead_and_the_rule_stays_at_its_anchor(narrow, images) -> None:
+    shifted, scaled = (narrow("polar_vit_tiny", depth=1, calibration=each) for each in ("offset", "weights"))
+    drawn = {name: p.clone() for name, p in scaled.named_parameters()}
+    for model in (shifted, scaled):
+        calibrate(model, images)
+    for name, layer in scaled.named_modules():
+        if isinstance(layer, PolarLinear):
+            assert layer.rule.phi0.item() == layer.rule.phi0_anchor.item() == 0
+            factor = (layer.weight / drawn[f"{name}.weight"]).mean()
+            torch.testing.assert_close(layer.time_weight, factor * drawn[f"{name}.time_weight"], atol=0, rtol=1e-4)
+            if "mlp" not in name:  # before the first activation both ways start the same
+                offset = shifted.get_submodule(name).rule.phi0
+                torch.testing.assert_close(factor.log(), offset, atol=3e-3, rtol=0)
 
 
 def test_a_hard_bound_is_beyond_every_radius_that_a_calibrated_model_starts_with(narrow, images) -> None:

@@ -54,16 +54,9 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
         def hook(layer: Any, args: Any, out: Tensor) -> Tensor:
             if norms and hasattr(layer, "steady"):
                 layer.steady(*args)
-            at = 0.0
-
-            def stretched(stretch: float) -> float:
-                nonlocal at, out
-                layer.stretch(stretch - at)
-                at, out = stretch, layer.forward(*args)
-                return model.as_points(out).radius.mean().item()
-
             width = out.shape[-1] - (model.as_points(out).dim != out.shape[-1])
-            reached[name] = _stretch(stretched, target(goal, width, model.k))
+            wanted = target(goal, width, model.k)
+            out, reached[name] = _bring(layer, lambda: layer.forward(*args), model.as_points, wanted)
             return out
 
         return hook
@@ -79,6 +72,20 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
         for hook in hooks:
             hook.remove()
     return reached
+
+
+def _bring(layer: Any, run: Callable[[], Any], points: Callable[[Any], Any], wanted: float) -> tuple[Any, float]:
+    """Stretch a layer until the mean radius of `points(run())` is `wanted` or at its end; returns output and radius."""
+    at, out = 0.0, None
+
+    def stretched(stretch: float) -> float:
+        nonlocal at, out
+        layer.stretch(stretch - at)
+        at, out = stretch, run()
+        return points(out).radius.mean().item()
+
+    found = _stretch(stretched, wanted)
+    return out, found
 
 
 def _stretch(radius: Callable[[float], float], wanted: float) -> float:
@@ -115,7 +122,7 @@ def _stretch_to_end(radius: Callable[[float], float], far: float, end: float) ->
 
 @torch.no_grad()
 def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
-    """Run one batch, setting log-radius offsets and head gains on the way so that mean radii meet the target.
+    """Run one batch, setting offsets (or scales of W) and head gains on the way so that mean radii meet the target.
 
     Layers are met in the order of the forward pass, each seeing the already calibrated ones before it. Anchors follow.
     Returns the mean radius of every layer and head group as measured after its adjustment.
@@ -125,12 +132,16 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
     hooks: list[RemovableHandle | _Undo] = []
 
     def meet_layer(name: str) -> Any:
-        def hook(layer: PolarLinear, _: Any, out: PolarPoint) -> PolarPoint | None:
+        def hook(layer: PolarLinear, args: Any, options: Any, out: PolarPoint) -> PolarPoint | None:
             if not layer.rule.shifts:
                 reached[name] = out.radius.mean().item()
                 return None
+            wanted = target(goal, layer.out_features, k)
+            if model.config.calibration == "weights" and layer.rule.stretches:
+                out, reached[name] = _bring(layer, lambda: layer.forward(*args, **options), lambda p: p, wanted)
+                return out
             log_sinh = _log_sinh(out.radius / math.sqrt(k))
-            delta = _offset(log_sinh, target(goal, layer.out_features, k) / math.sqrt(k))
+            delta = _offset(log_sinh, wanted / math.sqrt(k))
             layer.rule.shift(delta)
             radius = math.sqrt(k) * layer.rule.bound_radius(radius_of_log_sinh(log_sinh + delta))
             reached[name] = radius.mean().item()
@@ -140,7 +151,7 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
 
     for name, module in model.named_modules():
         if isinstance(module, PolarLinear):
-            hooks.append(module.register_forward_hook(meet_layer(name)))
+            hooks.append(module.register_forward_hook(meet_layer(name), with_kwargs=True))
         elif isinstance(module, PolarAttention):
             hooks.append(_meet_heads(name, module, goal, k, reached))
     try:

@@ -157,6 +157,8 @@ class PolarViTConfig(VisionConfig):
     """Whether the time column of W starts at zero or is drawn with the rest."""
     target_radius: float | None = None
     """Radius `calibrate` brings every layer to; None is sqrt(k) asinh(sqrt(n/k)), the norm's, for a width n."""
+    calibration: Literal["offset", "weights"] = "offset"
+    """What `calibrate` changes in a layer: the offset phi_0 with its anchor, or W, if the radius grows with it."""
     k: float = 1.0
     """Curvature is -1/k."""
     learn_k: bool = False

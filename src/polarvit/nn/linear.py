@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -84,6 +85,12 @@ class PolarLinear(nn.Module):
             nn.init.xavier_normal_(whole)
         self.weight.copy_(whole[:, 1:])
         self.time_weight.copy_(whole[:, 0] if self.time_init == "full" else torch.zeros_like(whole[:, 0]))
+
+    @torch.no_grad()
+    def stretch(self, delta: float) -> None:
+        """Multiply W by e^delta: at the start of the anchored rule, without an activation, sinh a' grows as much."""
+        for part in (self.weight, self.time_weight):
+            part.mul_(math.exp(delta))
 
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
         """The point; with `begin` it is left `Begun`, for a `BoostResidual` to finish."""

@@ -38,6 +38,8 @@ class RadiusRule(nn.Module):
     bounded: ClassVar[bool] = False
     shifts: ClassVar[bool] = True
     """Whether there is a log radius to shift."""
+    stretches: ClassVar[bool] = False
+    """Whether the radius grows with |h|, from the start: calibration can then scale W instead."""
     affine: ClassVar[bool] = False
     """Whether l is beta ln(|h|/sqrt k) + lambda a + phi . chi + phi_0 with some constants: the fused layer takes those
     from `phi` and `scalars`."""
@@ -69,7 +71,7 @@ class AnchoredRadius(RadiusRule):
     standard deviation of a random start away from the anchor.
     """
 
-    affine = True
+    affine = stretches = True
     roles: ClassVar[dict[str, Role]] = {"beta": ANCHORED, "slope": ANCHORED, "phi": ANCHORED, "phi0": ANCHORED}
 
     def __init__(self, in_features: int, deviation: float = 0.0) -> None:
@@ -185,11 +187,11 @@ class HardBound(AnchoredRadius):
 class LorentzRadius(RadiusRule):
     """a' = asinh(|h|/sqrt k): the general Lorentz layer, without any radius parameters.
 
-    Calibration needs a scale, so the log radius has a fixed offset, kept in a buffer. It is the anchored rule with beta
-    1 and zeros, and runs as fast.
+    Calibration may need a scale, so the log radius has a fixed offset, kept in a buffer. It is the anchored rule with
+    beta 1 and zeros, and runs as fast.
     """
 
-    affine = True
+    affine = stretches = True
 
     def __init__(self, in_features: int) -> None:
         super().__init__(in_features)

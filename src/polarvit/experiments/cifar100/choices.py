@@ -11,10 +11,16 @@ from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
 NAME = "cifar100-choices"
-POLAR, JOINT, TWIN = "cifar100_polar_vit_tiny", "cifar100_polar_vit_tiny_joint", "cifar100_vit_tiny"
+POLAR, TWIN = "cifar100_polar_vit_tiny", "cifar100_vit_tiny"
+JOINT, NONE = f"{POLAR}_joint", f"{POLAR}_none"
 SPREAD = ("model.options.rate=2.0", "model.options.rate_spread=4.0")
 TABLE = "model.options.position_std=1.0"
 """HexFormer's position table, which decays as ours does."""
+RADIUS = "model.options.target_radius=3.32"
+"""One radius for layers and heads of every width."""
+WEIGHTS = "model.options.calibration=weights"
+"""Calibration scales W, so that the radius rule starts with phi_0 = 0, to the letter of the paper."""
+MIXED = "augment.mix_probability=1.0"
 
 
 def choice(name: str, recipe: str, *changes: str) -> Row:
@@ -29,8 +35,14 @@ ROWS = (
     choice("joint", JOINT),
     choice("table", POLAR, TABLE),
     choice("kept", POLAR, "optim.decay_tables=false"),
-    choice("radius", POLAR, "model.options.target_radius=3.32"),
+    choice("radius", POLAR, RADIUS),
+    choice("weights", POLAR, WEIGHTS),
     choice("time-zero", POLAR, "model.options.time_init=zero"),
+    choice("none", NONE),
+    choice("none-radius", NONE, RADIUS),
+    choice("none-weights", NONE, WEIGHTS),
+    choice("none-radius-weights", NONE, RADIUS, WEIGHTS),
+    choice("none-mixed", NONE, MIXED),
     choice("twin", TWIN),
     choice("twin-table", TWIN, TABLE),
     choice("twin-table-4.15e-3", TWIN, TABLE, "optim.lr=4.15e-3"),

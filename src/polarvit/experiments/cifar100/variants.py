@@ -8,13 +8,12 @@ enters the table of the paper; a recipe that comes out better has a name of its 
 from __future__ import annotations
 
 from polarvit.experiments.catalogue import EXPERIMENTS
-from polarvit.experiments.cifar100.choices import JOINT, POLAR, TABLE, TWIN
+from polarvit.experiments.cifar100.choices import JOINT, MIXED, NONE, POLAR, RADIUS, TABLE, TWIN, WEIGHTS
 from polarvit.experiments.cifar100.sweep import placed
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, study
 
 NAME = "cifar100-variants"
-MIXED = "augment.mix_probability=1.0"
 RELEASED = (TABLE, "optim.lr=4.15e-3", "optim.warmup=0", "optim.decay_gains=true")
 """What HexFormer's Euclidean ViT has and ours has not: a table and a class token of standard deviation 1, its rate from
 the first step on, and decay of every parameter, gains, biases and temperatures included."""
@@ -28,8 +27,12 @@ def variant(name: str, recipe: str, *changes: str) -> Row:
 ROWS = (
     variant("kept", POLAR, "optim.decay_tables=false"),
     variant("table", POLAR, TABLE),
-    variant("none-table", f"{POLAR}_none", TABLE),
+    variant("none-table", NONE, TABLE),
     variant("joint-table", JOINT, TABLE),
+    variant("radius", POLAR, RADIUS),
+    variant("weights", POLAR, WEIGHTS),
+    variant("radius-weights", POLAR, RADIUS, WEIGHTS),
+    variant("none-radius-weights", NONE, RADIUS, WEIGHTS),
     variant("mixed", POLAR, MIXED),
     variant("kept-mixed", POLAR, "optim.decay_tables=false", MIXED),
     variant("drop", POLAR, "model.options.drop_path=0.2"),
