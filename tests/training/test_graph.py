@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_runs import differing, tiny_recipe, weights
+from torch import nn
 
+from polarvit.compilation import compiled
+from polarvit.geometry import PolarPoint
 from polarvit.models import create_model
+from polarvit.models.base import call
+from polarvit.nn import BoostResidual
 from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.training import Interrupted, Trainer, train
 from polarvit.training.distributed import Place
@@ -65,6 +70,35 @@ def test_other_systems_are_captured_too(tmp_path: Path, name: str, overrides: tu
     _, eager = path_of(tmp_path / "eager", "train.cuda_graph=false", *same, name=name)
     _, graph = path_of(tmp_path / "graph", "train.cuda_graph=true", *same, name=name)
     assert graph == pytest.approx(eager, rel=1e-3)
+
+
+class Masks(nn.Module):
+    """Which samples the two residuals of a block keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.residuals = nn.ModuleList(BoostResidual(drop_path=0.5) for _ in range(2))
+
+    def forward(self, x: PolarPoint) -> torch.Tensor:
+        return torch.stack([residual.kept(x).flatten() > 0 for residual in self.residuals])
+
+
+def test_every_block_of_a_captured_step_draws_masks_of_its_own() -> None:
+    blocks, run = [Masks().to(DEVICE) for _ in range(4)], compiled(call)
+    x = PolarPoint(torch.ones(256, 4, device=DEVICE), torch.ones(256, 4, 1, device=DEVICE))
+    run(blocks[0], x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drawn = torch.cat([run(block, x) for block in blocks])
+    kept = []
+    for _ in range(3):
+        graph.replay()
+        kept.append(drawn.float())
+    signs = 2 * torch.cat(kept) - 1
+    likeness = signs @ signs.mT / 256 - torch.eye(len(signs), device=DEVICE)
+    assert signs.shape == (3 * 8, 256)
+    assert likeness.abs().max() < 0.35  # by chance 0.06 on average; 1 for masks that are the same
+    assert signs.mean().abs() < 0.1
 
 
 def test_stochastic_depth_of_compiled_blocks_is_drawn_anew_in_every_replay() -> None:
