@@ -9,7 +9,7 @@ The letters are those of `backward`.
 import triton
 import triton.language as tl
 
-from polarvit.kernels.attention.elementary import scaled_sinh
+from polarvit.kernels.attention.elementary import LOG2E, scaled_sinh
 
 HIGHEST = tl.constexpr(120.0)
 LARGEST_PULL = tl.constexpr(1e36)
@@ -17,7 +17,7 @@ LARGEST_PULL = tl.constexpr(1e36)
 
 @triton.jit
 def attention_turn_kernel(
-    out, stats, grad_radius, grad, turned, terms, N,
+    out_radius, out, exponents, grad_radius, grad, turned, terms, N,
     WIDTH: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
     """For each row: t, and as `terms` [heads, 3, N]: g/2, g/2 rho and the exponent of A1's denominator.
@@ -35,18 +35,16 @@ def attention_turn_kernel(
     inside = (dims < WIDTH)[:, None] & valid[None, :]
     uhat = tl.load(out + spot, mask=inside, other=0.0)
     t = tl.load(grad + spot, mask=inside, other=0.0)
-    stats += head * 3 * N + rows
-    denominator = tl.load(stats, mask=valid, other=0.0)
-    over_v = tl.load(stats + N, mask=valid, other=0.0)
-    over_lam = tl.load(stats + 2 * N, mask=valid, other=0.0)
+    exponent = tl.load(exponents + head * N + rows, mask=valid, other=0.0)
+    r = tl.load(out_radius + head * N + rows, mask=valid, other=0.0)
     half = 0.5 * tl.load(grad_radius + head * N + rows, mask=valid, other=0.0)
-    turn = tl.exp2(tl.minimum(over_v, HIGHEST))
+    turn = tl.where(r > 0.0, tl.minimum(1.0 / tl.where(r > 0.0, scaled_sinh(r), 1.0), LARGEST_PULL), 0.0)
     terms += head * 3 * N + rows
     tl.store(turned + spot, turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat), mask=inside)
     tl.store(terms, half, mask=valid)
-    grown = half * tl.exp2(tl.minimum(over_lam, HIGHEST))
+    grown = half * tl.exp2(tl.minimum(r * (2.0 * LOG2E), HIGHEST))
     tl.store(terms + N, tl.minimum(tl.maximum(grown, -LARGEST_PULL), LARGEST_PULL), mask=valid)
-    tl.store(terms + 2 * N, denominator, mask=valid)
+    tl.store(terms + 2 * N, exponent, mask=valid)
 
 
 @triton.jit

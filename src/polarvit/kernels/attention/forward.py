@@ -13,12 +13,12 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LN2
 from polarvit.kernels.attention.keys import BETA, DOWN, ENTRIES, RADIUS, SH, SINH, UP
-from polarvit.kernels.attention.rows import NOTHING, finish_rows, half_powers, log2_distance, store_stats
+from polarvit.kernels.attention.rows import NOTHING, finish_rows, half_powers, log2_distance, store_exponent
 
 
 @triton.jit(do_not_specialize=["ZERO"])
 def attention_forward_kernel(
-    query_radius, query, packed, mask, scale, out_radius, out, stats,
+    query_radius, query, packed, mask, scale, out_radius, out, exponents,
     HEADS, N, M, ZERO,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
@@ -90,12 +90,11 @@ def attention_forward_kernel(
     mean = first[:, None] + offset
     norm = tl.sqrt(tl.sum(mean * mean, 0))
     some = radial > 0.0
-    turned = some & (mass * norm > 0.0)
-    radius, tau, lam, log_v = finish_rows(mass, norm, spread, mass_exponent, radial, radial_exponent)
+    radius, tau = finish_rows(mass, norm, spread, mass_exponent, radial, radial_exponent)
     pole = tl.where(value_dims == 0, 1.0, 0.0)
     pointed = some & (norm > 0.0)
     direction = tl.where(pointed[None, :], mean / tl.where(pointed, norm, 1.0)[None, :], pole[:, None])
     tl.store(out_radius + head * N + place, tl.where(some, radius, 0.0), mask=row_valid)
     place_out = out + head * N * VALUE_WIDTH + value_dims[:, None] * N + place[None, :]
     tl.store(place_out, direction, mask=in_value[:, None] & row_valid[None, :])
-    store_stats(stats + head * 3 * N + place, N, row_valid, some, turned, mass_exponent, tau, lam, log_v)
+    store_exponent(exponents + head * N + place, row_valid, some, mass_exponent + tau)

@@ -192,7 +192,7 @@ def whole(count: int, block: int) -> int:
 
 
 def forward(points: Points, scale: Tensor, mask: Tensor | None, outputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Radius, direction and three numbers a row of the attended centroids."""
+    """Radius and direction of the attended centroids, and the exponents of T+|V| of their rows."""
     query, value = points[1], points[5]
     (b, h, width, n), (value_width, m) = query.shape, value.shape[2:]
     attend = scale if mask is None else mask.view(torch.uint8)
@@ -297,7 +297,11 @@ def backward_near(points: Points, rows: Rows, near: Tensor, gradients: list[Tens
 
 
 def backward(
-    points: Points, scale: Tensor, mask: Tensor | None, grads: tuple[Tensor, Tensor], direction: Tensor, stats: Tensor
+    points: Points,
+    scale: Tensor,
+    mask: Tensor | None,
+    grads: tuple[Tensor, Tensor],
+    outputs: tuple[Tensor, Tensor, Tensor],
 ) -> tuple[Tensor, ...]:
     """Gradients of points and scale."""
     query, value = points[1], points[5]
@@ -306,10 +310,10 @@ def backward(
     turned, terms = new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
     block = fitting(n, 64)
     attention_turn_kernel[(b * h, triton.cdiv(n, block))](
-        direction, stats, *(grad.contiguous() for grad in grads), turned, terms, n,
+        *outputs, *(grad.contiguous() for grad in grads), turned, terms, n,
         WIDTH=value_width, PAD=padded(value_width), BLOCK=block, SIDE=side(n, n), num_warps=2,
     )  # fmt: skip
-    rows = Rows(attend, scale, direction, turned, terms)
+    rows = Rows(attend, scale, outputs[1], turned, terms)
     gradients = [new_output(tuple(x.shape), x) for x in points]
     if not has_near(query, value):
         return (*gradients, sum_rows(backward_by_tiles(points, rows, None, gradients)))

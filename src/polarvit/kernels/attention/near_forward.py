@@ -17,7 +17,7 @@ from polarvit.kernels.attention.near import (
     offsets,
 )
 from polarvit.kernels.attention.products import half_squared_chords, pieces, sharp_product
-from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
+from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_exponent
 from polarvit.kernels.attention.tiles import get_inside
 from polarvit.kernels.pieces import add_two
 
@@ -51,7 +51,7 @@ def near_chords_kernel(
 @triton.jit
 def near_forward_kernel(
     query_radius, query, key_radius, key, value_radius, value, near, squares, split, chords, mask, scale,
-    out_radius, out, stats, HEADS, N, M, PLACES,
+    out_radius, out, exponents, HEADS, N, M, PLACES,
     WIDTH: tl.constexpr, PAD: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HAS_MASK: tl.constexpr, SIDE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -131,7 +131,7 @@ def near_forward_kernel(
         mean = centre[None, :] + offset
         norm = tl.sqrt(tl.sum(mean * mean, 1))
         some = radial > 0.0
-        radius, tau, lam, log_v = finish_rows(mass, norm, spread, base, radial, base)
+        radius, tau = finish_rows(mass, norm, spread, base, radial, base)
         pointed = some & (norm > 0.0)
         pole = tl.where(value_dims == 0, 1.0, 0.0)
         direction = tl.where(pointed[:, None], mean / tl.where(pointed, norm, 1.0)[:, None], pole[None, :])
@@ -139,4 +139,4 @@ def near_forward_kernel(
         tl.store(out_radius + head * N + line, tl.where(some, radius, 0.0), mask=valid)
         spot = head * VALUE_WIDTH * N + value_dims[None, :] * N + line[:, None]
         tl.store(out + spot, direction, mask=(value_dims < VALUE_WIDTH)[None, :] & valid[:, None])
-        store_stats(stats + head * 3 * N + line, N, valid, some, some & (mass * norm > 0.0), base, tau, lam, log_v)
+        store_exponent(exponents + head * N + line, valid, some, base + tau)

@@ -1,6 +1,6 @@
 """The kernels as PyTorch operators: shapes for tracing, and the autograd formula.
 
-`polarvit::attention` and `polarvit::attention_backward` are opaque to `torch.compile` (no graph break), read nothing
+`polarvit::attend` and `polarvit::attend_backward` are opaque to `torch.compile` (no graph break), read nothing
 back from the device and allocate only through `launches.new_output`, so a step that uses them can be captured in a CUDA
 graph.
 Curvature stays outside: the operators see rescaled radii a = r/sqrt(k) and one coefficient of D^2 for each head.
@@ -19,7 +19,7 @@ from polarvit.kernels.attention.launches import backward, forward
 from polarvit.kernels.outputs import new_output
 
 
-@torch.library.custom_op("polarvit::attention", mutates_args=())
+@torch.library.custom_op("polarvit::attend", mutates_args=())
 def attention_forward(
     query_radius: Tensor,
     query: Tensor,
@@ -30,9 +30,9 @@ def attention_forward(
     scale: Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and three numbers a row for backward."""
+    """Radius [B, H, N] and direction [B, H, e, N] of the attended centroids, and the exponent of T+|V| [B, H, N]."""
     (b, h, _, n), value_width = query.shape, value.shape[2]
-    outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, 3, n), query)
+    outputs = new_output((b, h, n), query), new_output((b, h, value_width, n), query), new_output((b, h, n), query)
     forward((query_radius, query, key_radius, key, value_radius, value), scale, mask, outputs)
     return outputs
 
@@ -49,10 +49,10 @@ def _(
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     b, h, n = query_radius.shape
-    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, 3, n)))  # type: ignore[return-value]
+    return tuple(new_output(shape, query) for shape in ((b, h, n), (b, h, value.shape[-2], n), (b, h, n)))  # type: ignore[return-value]
 
 
-@torch.library.custom_op("polarvit::attention_backward", mutates_args=())
+@torch.library.custom_op("polarvit::attend_backward", mutates_args=())
 def attention_backward(
     grad_radius: Tensor,
     grad: Tensor,
@@ -64,12 +64,13 @@ def attention_backward(
     value: Tensor,
     scale: Tensor,
     mask: Tensor | None,
+    radius: Tensor,
     direction: Tensor,
-    stats: Tensor,
+    exponents: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients in the order of the forward's first seven arguments, float32."""
     points = query_radius, query, key_radius, key, value_radius, value
-    return backward(points, scale, mask, (grad_radius, grad), direction, stats)  # type: ignore[return-value]
+    return backward(points, scale, mask, (grad_radius, grad), (radius, direction, exponents))  # type: ignore[return-value]
 
 
 @attention_backward.register_fake
@@ -84,26 +85,26 @@ def _(
     value: Tensor,
     scale: Tensor,
     mask: Tensor | None,
+    radius: Tensor,
     direction: Tensor,
-    stats: Tensor,
+    exponents: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     points = (query_radius, query, key_radius, key, value_radius, value)
     return (*(new_output(tuple(x.shape), x) for x in points), new_output((query.shape[1],), scale))  # type: ignore[return-value]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    _, direction, stats = output
-    ctx.mark_non_differentiable(stats)
-    ctx.save_for_backward(*inputs, direction, stats)
+    ctx.mark_non_differentiable(output[2])
+    ctx.save_for_backward(*inputs, *output)
 
 
 def _differentiate(
-    ctx: Any, grad_radius: Tensor | None, grad: Tensor | None, _stats: Tensor | None
+    ctx: Any, grad_radius: Tensor | None, grad: Tensor | None, _exponents: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
-    direction = saved[-2]
+    radius, direction = saved[-3:-1]
     if grad_radius is None:
-        grad_radius = direction[:, :, 0].new_zeros(direction[:, :, 0].shape)
+        grad_radius = torch.zeros_like(radius)
     if grad is None:
         grad = torch.zeros_like(direction)
     *gradients, to_scale = attention_backward(grad_radius, grad, *saved)

@@ -62,23 +62,20 @@ def log2_distance(a, up, down, sinh_a, b, key_up, key_down, key_sinh, square, hi
 
 @triton.jit
 def finish_rows(mass, mean_norm, spread, mass_exponent, radial, radial_exponent):
-    """Centroid radius and the logarithms (relative to `mass_exponent`) of T+|V|, E+S and |V|."""
+    """Centroid radius and the logarithm of T+|V|, relative to `mass_exponent`."""
     log_v = tl.log2(mass * mean_norm)
     log_e = tl.log2(radial) + (radial_exponent - mass_exponent)
     lam = logaddexp2(tl.log2(spread / (1.0 + mean_norm)), log_e)
     tau = logaddexp2(1.0 + log_v, lam)
     far = 0.5 * (tau - lam) * LN2
     root = tl.exp2(log_v - 0.5 * lam - 0.5 * tau)
-    return tl.where(far < 1.0, asinh_of_root(root * root), far), tau, lam, log_v
+    return tl.where(far < 1.0, asinh_of_root(root * root), far), tau
 
 
 @triton.jit
-def store_stats(place, N, valid, some, turned, mass_exponent, tau, lam, log_v):
-    """Three exponents a row for the backward pass, N apart: of T+|V| itself, over |V|, and over E+S.
+def store_exponent(place, valid, some, exponent):
+    """The exponent of T+|V|, all that the backward pass asks of a row beside its centroid.
 
-    Rows that attend to nothing (`some` is false) or have no mean direction (`turned`) get exponents with which every
-    weight, or every turn, of the backward pass vanishes.
+    Rows that attend to nothing (`some` is false) get one with which every weight of the backward pass vanishes.
     """
-    tl.store(place, tl.where(some, mass_exponent + tau, -NOTHING), mask=valid)
-    tl.store(place + N, tl.where(turned, tau - log_v, NOTHING), mask=valid)
-    tl.store(place + 2 * N, tl.where(some, tau - lam, 0.0), mask=valid)
+    tl.store(place, tl.where(some, exponent, -NOTHING), mask=valid)

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from polarvit.kernels.attention.elementary import LOG2E, fast_exp2, scaled_sinh
 from polarvit.kernels.attention.products import sharp_product
-from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_stats
+from polarvit.kernels.attention.rows import NOTHING, finish_rows, store_exponent
 from polarvit.kernels.attention.tiles import (
     get,
     half_distances,
@@ -56,7 +56,7 @@ def value_chords_kernel(
 
 @triton.jit
 def wide_forward_kernel(
-    query_radius, query, key_radius, key, value_radius, value, near, chords, mask, scale, out_radius, out, stats,
+    query_radius, query, key_radius, key, value_radius, value, near, chords, mask, scale, out_radius, out, exponents,
     HEADS, N, M,
     WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_PAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr,
@@ -141,13 +141,11 @@ def wide_forward_kernel(
     mass, radial = tl.reshape(mass, (ROWS,)), tl.reshape(radial, (ROWS,))
     mass_exponent, radial_exponent = tl.reshape(mass_exponent, (ROWS,)), tl.reshape(radial_exponent, (ROWS,))
     some = radial > 0.0
-    radius, tau, lam, log_v = finish_rows(mass, norm, spread, mass_exponent, radial, radial_exponent)
+    radius, tau = finish_rows(mass, norm, spread, mass_exponent, radial, radial_exponent)
     pointed = some & (norm > 0.0)
     pole = tl.where(dims == 0, 1.0, 0.0)
     direction = tl.where(pointed[None, :], mean / tl.where(pointed, norm, 1.0)[None, :], pole[:, None])
     tl.store(out_radius + head * N + line, tl.where(some, radius, 0.0), mask=line < N)
     spot = head * VALUE_WIDTH * N + dims[:, None] * N + line[None, :]
     tl.store(out + spot, direction, mask=deep[:, None] & (line < N)[None, :])
-    store_stats(
-        stats + head * 3 * N + line, N, line < N, some, some & (mass * norm > 0.0), mass_exponent, tau, lam, log_v
-    )
+    store_exponent(exponents + head * N + line, line < N, some, mass_exponent + tau)
