@@ -12,6 +12,7 @@ import torch
 
 from polarvit.data import Augmentation, MaskAugmenter, SequentialPlan
 from polarvit.data.discs import discs
+from polarvit.data.square import padding_of
 from polarvit.experiments import EXPERIMENTS, Settings
 from polarvit.experiments.catalogue.segmentation import SETS
 from polarvit.experiments.run_table import listed
@@ -169,7 +170,7 @@ def test_padding_is_told_from_the_image() -> None:
     images[0, :, 5:] = 0.0  # three rows at the bottom
     images[1, :, :, 6:] = 0.2  # two columns on the right, not black
     images[2, :, 2:4] = 0.0  # a dark stripe that reaches no side
-    found = pictures.padding(images)
+    found = padding_of(images)
     assert found.sum((1, 2)).tolist() == [24, 16, 0]
     assert found[0, 5:].all()
     assert found[1, :, 6:].all()
@@ -205,6 +206,23 @@ def test_a_corrupted_batch_is_the_same_each_time_and_keeps_its_masks() -> None:
     assert not torch.equal(first[0] - clean, other[0] - plain.evaluation_batch(data, plan, 4)[0])
     half = worse.evaluation_batch(data, SequentialPlan(32, 2), 7)  # however many images go through the net together
     torch.testing.assert_close(half[0], first[0][2:])
+
+
+@pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
+def test_padding_is_not_corrupted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays as it was, and has no say in what the rest becomes."""
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    images[:, :, 10:] = 0.0
+    monkeypatch.setattr(MaskAugmenter, "evaluation_batch", lambda *_: (images, torch.zeros(2, 16, 16)))
+    corrupt, _, strengths = corruptions.CORRUPTIONS[name]
+    plain = MaskAugmenter(Augmentation(mean=(0, 0, 0), std=(1, 1, 1)), 2, 16)
+    worse = corruptions.CorruptingAugmenter(plain, corrupt, strengths[0])
+    found = worse.evaluation_batch(discs("test", 16, "cpu"), SequentialPlan(2, 2), 0)[0]
+    assert torch.equal(found[:, :, 10:], images[:, :, 10:])
+    assert not torch.equal(found[:, :, :10], images[:, :, :10])
+    if name == "contrast":
+        alone = corrupt(images[:, :, :10], strengths[0], (0, 1))
+        torch.testing.assert_close(found[:, :, :10], alone)
 
 
 def test_the_catalogue_declares_every_corruption() -> None:

@@ -95,7 +95,7 @@ def score_row(scores: MaskScores) -> tuple[list[str], list[str]]:
     """Headings and cells of a table."""
     from polarvit.training.segmentation import ORDERS
 
-    distance = "-" if scores.hausdorff95 is None else f"{scores.hausdorff95:.1f} px"
+    distance = "-" if scores.hausdorff95 is None else f"{scores.hausdorff95:.1f} px ({scores.missed} missed)"
     cells = {
         "images": f"{scores.count:,}",
         "Dice": f"{scores.dice:.4f}",

@@ -37,6 +37,16 @@ def unsquare(values: Tensor, height: int, width: int) -> Tensor:
     return resized[0, 0, :height, :width]
 
 
+def padding_of(images: Tensor) -> Tensor:
+    """Where images [B, 3, H, W] were made square: rows at the bottom or columns on the right, all of one colour.
+
+    Black margins of an image itself that reach so far look the same. bool [B, H, W].
+    """
+    flat = (images == images[:, :, -1:, -1:]).all(1)
+    rows, columns = (flat.all(side).flip(1).int().cumprod(1).flip(1).bool() for side in (2, 1))
+    return rows[:, :, None] | columns[:, None, :]
+
+
 def _padded(planes: Tensor, value: float) -> Tensor:
     """[c, H, W] to a square, at the bottom or on the right."""
     _, height, width = planes.shape

@@ -69,7 +69,8 @@ class PolarUNet(UNet):
         return rise(x, k=self.k)
 
     def _make_head(self, num_classes: int) -> nn.Module:
-        return PolarConv2d(self.config.dim, num_classes, 1) if num_classes else nn.Identity()
+        c = self.config
+        return PolarConv2d(c.dim, num_classes, 1, time_init=c.time_init) if num_classes else nn.Identity()
 
     def lift(self, images: Tensor) -> PolarPoint:
         return from_space(full(as_rows(images)).contiguous(), k=self.k)

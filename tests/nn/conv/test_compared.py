@@ -50,6 +50,20 @@ def test_the_lorentz_convolution_is_concatenation_cap_and_layer() -> None:
         assert sum(p.numel() for p in layer.parameters()) == 6 * (36 + 2)
 
 
+def test_stride_and_dilation_of_the_compared_convolutions() -> None:
+    """Every second pixel of the plain one; and a dilated one is a plain one on every second pixel."""
+    torch.manual_seed(0)
+    points = image((2, 6, 8), 4, 0.8)
+    for x, make in ((to_ambient(points), LorentzConv2d), (to_ball(points), PoincareConv2d)):
+        plain = make(4, 5, 3, padding=1).double()
+        strided, dilated = make(4, 5, 3, stride=2, padding=1).double(), make(4, 5, 3, padding=2, dilation=2).double()
+        for other in (strided, dilated):
+            other.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(strided(x), plain(x)[:, ::2, ::2])
+        for i, j in ((0, 0), (1, 0), (1, 1)):
+            torch.testing.assert_close(dilated(x)[:, i::2, j::2], plain(x[:, i::2, j::2]))
+
+
 def test_the_lorentz_batch_norm_is_that_of_the_geometry_and_a_cap() -> None:
     k = 1.5
     torch.manual_seed(0)

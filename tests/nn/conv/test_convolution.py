@@ -21,13 +21,13 @@ FORMS = {
 }
 
 
-def layer(inputs: int, outputs: int, **form) -> PolarConv2d:
+def layer(inputs: int, outputs: int, moved: float = 0.1, **form) -> PolarConv2d:
     """Away from the initial radius rule, where mistakes hide."""
     torch.manual_seed(0)
     made = PolarConv2d(inputs, outputs, **form).double()
     with torch.no_grad():
         for parameter in made.rule.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+            parameter.add_(moved * torch.randn_like(parameter))
     return made
 
 
@@ -48,20 +48,21 @@ def test_it_is_a_polar_layer_on_joined_receptive_fields(form: str, k: float) -> 
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("moved", [0.0, 0.1])
 @pytest.mark.parametrize("radius", [1.0, 8.0, 12.0])
-def test_float32_is_within_the_resolution_limit(radius: float) -> None:
-    """Each output against the definition in float64, in units of the limit at the largest radius of its field."""
-    made = layer(8, 8, kernel_size=3, padding=1)
+def test_float32_is_within_the_resolution_limit(radius: float, moved: float) -> None:
+    """Each output against the definition in float64, in units of the limit at its own radius."""
+    made = layer(8, 8, moved, kernel_size=3, padding=1)
     x = image((4, 16, 16), 8, radius, seed=int(radius)).map(torch.Tensor.float)
     exact = PolarPoint(x.radius.double(), F.normalize(x.direction.double(), dim=-1))
     sharp = made.float()
     out = sharp(x)
     truth = convolution(made.double(), exact)
     error = distance(PolarPoint(out.radius.double(), F.normalize(out.direction.double(), dim=-1)), truth)
-    largest = torch.maximum(truth.radius, F.max_pool2d(exact.radius, 3, 1, 1))
-    ratio = error / (EPS * (largest + 1 + torch.sinh(largest)))
+    ratio = error / (EPS * (truth.radius + 1 + torch.sinh(truth.radius)))
+    print(f"radius {radius:g}: median {ratio.median():.2f}, 99.9 % below {ratio.quantile(0.999):.2f}")
     assert ratio.median() < 2
-    assert ratio.quantile(0.999) < 4
+    assert ratio.quantile(0.999) < 7
 
 
 @pytest.mark.parametrize("radius", [1.0, 8.0, 12.0])

@@ -1,4 +1,7 @@
-"""Images made worse, step by step: blur, noise, contrast. Values stay between 0 and 1; masks stay as they are."""
+"""Images made worse, step by step: blur, noise, contrast. Values stay between 0 and 1; masks stay as they are.
+
+So does what was padded to make an image square: it is no part of what a camera saw.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from polarvit.data.augment.masks import MaskAugmenter
 from polarvit.data.augment.pipeline import Batch
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.sampler import SequentialPlan
+from polarvit.data.square import padding_of
 
 Corrupt = Callable[[Tensor, float, Sequence[int]], Tensor]
 """From images [B, 3, H, W], a strength and a seed for every image."""
@@ -38,7 +42,8 @@ def noise(images: Tensor, sigma: float, seeds: Sequence[int]) -> Tensor:
 
 def contrast(images: Tensor, factor: float, _: Sequence[int]) -> Tensor:
     """Every value moved away from (factor > 1) or towards (< 1) the mean of its image, cut to [0, 1]."""
-    mean = images.mean((1, 2, 3), keepdim=True)
+    real = ~padding_of(images).unsqueeze(1)
+    mean = (images * real).sum((1, 2, 3), keepdim=True) / (3 * real.sum((1, 2, 3), keepdim=True)).clamp_min(1)
     return (mean + factor * (images - mean)).clamp(0, 1)
 
 
@@ -71,4 +76,5 @@ class CorruptingAugmenter(MaskAugmenter):
         mean, std = (torch.tensor(v, device=images.device).view(3, 1, 1) for v in (self.config.mean, self.config.std))
         places = EvaluationRequest(plan, rank, world).indices(step).tolist()
         seeds = [1_000_003 * self.seed + place for place in places]
-        return (self.corrupt(images * std + mean, self.strength, seeds) - mean) / std, masks
+        worse = (self.corrupt(images * std + mean, self.strength, seeds) - mean) / std
+        return torch.where(padding_of(images).unsqueeze(1), images, worse), masks

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polarvit.data.sampler import SequentialPlan
+from polarvit.data.square import padding_of
 from polarvit.experiments.catalogue.segmentation import SETS
 from polarvit.experiments.pictures import GREY, NoPictures, figure
 from polarvit.experiments.registry import Settings
@@ -99,23 +100,13 @@ def radii(one: Trained, here: Place) -> dict[str, float]:
         share = F.adaptive_avg_pool2d((masks > 0).float()[:, None], radius.shape[-2:])[:, 0]
         missed = ((seen.logits.argmax(1) > 0) != (masks > 0)).float()
         error = F.adaptive_avg_pool2d(missed[:, None], radius.shape[-2:])[:, 0]
-        real = F.adaptive_max_pool2d((~padding(images)).float()[:, None], radius.shape[-2:])[:, 0] > 0
+        real = F.adaptive_max_pool2d((~padding_of(images)).float()[:, None], radius.shape[-2:])[:, 0] > 0
         inside, outside, wrong = share >= INSIDE, share <= 1 - INSIDE, error > 0.5
         cells = {"inside": inside, "outside": outside, "edge": ~inside & ~outside, "wrong": wrong, "right": ~wrong}
         for name, chosen in {**{name: where & real for name, where in cells.items()}, "padding": ~real}.items():
             sums[name][0] += radius[chosen].double().sum().item()
             sums[name][1] += chosen.sum().item()
     return {name: total / count if count else float("nan") for name, (total, count) in sums.items()}
-
-
-def padding(images: Tensor) -> Tensor:
-    """Where images [B, 3, H, W] were made square: rows at the bottom or columns on the right, all of one grey.
-
-    Black margins of an image itself that reach so far look the same. bool [B, H, W].
-    """
-    flat = (images == images[:, :1, -1:, -1:]).all(1)
-    rows, columns = (flat.all(side).flip(1).int().cumprod(1).flip(1).bool() for side in (2, 1))
-    return rows[:, :, None] | columns[:, None, :]
 
 
 def batches(one: Trained, here: Place) -> Any:

@@ -21,8 +21,8 @@ from polarvit.training.step import set_precision
 from polarvit.training.task import measure
 
 NAME = "segmentation-robustness"
-NETS = {"euclidean": GREY, "ambient": VERMILION, "polar": BLUE}
-"""Nets that are compared, where their weights are there, and their colours."""
+NETS = {"ambient": VERMILION, "euclidean": GREY, "polar": BLUE}
+"""Nets that are compared, where their weights are there, and their colours; measured from the last on."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Point:
 
 def run(settings: Settings) -> list[str]:
     """Measure every net of the table that was trained, print, write JSON and a picture; claims nothing by itself."""
-    found = [run for net in NETS for key in SETS if (run := trained(net, key, settings))]
+    found = [run for key in SETS for net in reversed(NETS) if (run := trained(net, key, settings))]
     if not found:
         raise SettingsError(f"no trained nets under {settings.runs}; run first: polarvit reproduce segmentation")
     points: list[Point] = []
@@ -49,11 +49,10 @@ def run(settings: Settings) -> list[str]:
         for one in found:
             points += measured(one, here)
             write(points, settings)
+            undrawn = draw(points, settings)
     show(points, settings)
-    try:
-        picture(points, settings.file(NAME, "png"))
-    except NoPictures as error:
-        console().print(str(error))
+    if undrawn:
+        console().print(undrawn)
     return []
 
 
@@ -130,6 +129,15 @@ def show(points: Sequence[Point], settings: Settings) -> None:
         heading = f"Test Dice under {name} ({meaning}; {CLEAN[name]:g} is the clean image)"
         toys = "TOY SIZE on discs" if settings.quick else ""
         out.print(table(heading, ["set", "net", *(f"{mark:g}" for mark in marks)], rows, caption=toys, text=("net",)))
+
+
+def draw(points: Sequence[Point], settings: Settings) -> str:
+    """The picture as far as it is measured; returns why there is none."""
+    try:
+        picture(points, settings.file(NAME, "png"))
+    except NoPictures as error:
+        return str(error)
+    return ""
 
 
 def picture(points: Sequence[Point], path: Path) -> None:

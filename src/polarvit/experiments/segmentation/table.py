@@ -65,13 +65,14 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
             f"Dice, {ORDERS} orders",
             "Dice per image",
             "IoU",
-            "HD95, px",
+            "HD95, px (missed)",
             "parameters",
             "seeds",
             "minutes",
         ]
         above = "Over random orders of the test images; and of the foreground, image by image, what clinicians use"
-        out.print(table(above, columns, scored))
+        words = "missed: images where one of net and truth sees nothing; their distance counts as the diagonal"
+        out.print(table(above, columns, scored, caption=words))
 
 
 def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
@@ -81,8 +82,12 @@ def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
     yield row.label
     orders = [(score["orders_mean"], score["orders_std"]) for score in scores if score.get("orders_mean") is not None]
     yield " ± ".join(f"{statistics.fmean(values):.3f}" for values in zip(*orders, strict=True)) or "-"
-    for name, digits in (("image_dice", 3), ("iou", 3), ("hausdorff95", 1)):
-        yield f"{statistics.fmean(score[name] for score in scores):.{digits}f}"
+    image_dice, iou, distance, missed = (
+        statistics.fmean(score[name] for score in scores) for name in ("image_dice", "iou", "hausdorff95", "missed")
+    )
+    yield f"{image_dice:.3f}"
+    yield f"{iou:.3f}"
+    yield f"{distance:.1f} ({missed:g})"
     metrics = [result.metrics or {} for result in own]
     yield f"{metrics[0]['parameters']:,}"
     yield str(len(own))

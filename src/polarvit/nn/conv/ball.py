@@ -46,11 +46,18 @@ class PoincareConv2d(nn.Module):
     roles: ClassVar[dict[str, Role]] = {"weight": ORDINARY, "bias": NO_DECAY}
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Pair, padding: Pair = 0, rise: bool = False
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        rise: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.rise = in_channels, out_channels, rise
-        self.field = Field.of("PoincareConv2d", kernel_size, 1, padding, 1)
+        self.field = Field.of("PoincareConv2d", kernel_size, stride, padding, dilation)
         outputs = 4 * out_channels if rise else out_channels
         fan_in = in_channels * self.field.size
         self.weight = nn.Parameter((2 * fan_in * out_channels) ** -0.5 * torch.randn(outputs, fan_in))
@@ -63,7 +70,7 @@ class PoincareConv2d(nn.Module):
         ratio = math.exp(log_beta(size * self.in_channels) - log_beta(self.in_channels))
         tangent = ratio * log0(full(x))
         weight = F.normalize(full(self.weight), dim=-1).view(-1, self.in_channels, *self.field.kernel)
-        y = F.conv2d(as_image(tangent), weight.to(self.weight.dtype).to(tangent.dtype), padding=self.field.padding)
+        y = self.field.convolve(as_image(tangent), weight.to(self.weight.dtype).to(tangent.dtype))
         return self.finish(tangent, full(as_rows(y)), k=k)
 
     @tensors_in_full_precision
@@ -82,7 +89,7 @@ class PoincareConv2d(nn.Module):
         return project(w / (1 + torch.sqrt(1 + w.square().sum(-1, keepdim=True))))
 
     def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, {self.field.kernel}, rise={self.rise}"
+        return f"{self.in_channels}, {self.out_channels}, {self.field.describe()}, rise={self.rise}"
 
 
 class PoincareBatchNorm2d(nn.Module):

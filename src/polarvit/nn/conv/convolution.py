@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polarvit.geometry import PolarPoint
@@ -88,8 +87,7 @@ class PolarConv2d(nn.Module):
         phi = self.rule.phi.view(1, *self.weight.shape[1:])
         blank = phi.new_zeros(-(self.out_channels + 1) % ALIGNED, *self.weight.shape[1:])
         weight = torch.cat([self.weight, phi, blank])
-        _, stride, padding, dilation = self.field
-        return full(as_rows(F.conv2d(as_image(space.to(weight.dtype)), weight, None, stride, padding, dilation)))
+        return full(as_rows(self.field.convolve(as_image(space.to(weight.dtype)), weight)))
 
     @in_full_precision
     def finish(self, given: PolarPoint, t: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
@@ -104,8 +102,7 @@ class PolarConv2d(nn.Module):
         return PolarPoint(restore(self.rule.bound_radius(radius), k), direction)
 
     def extra_repr(self) -> str:
-        kernel, stride, padding, dilation = self.field
-        return f"{self.in_channels}, {self.out_channels}, {kernel}, {stride=}, {padding=}, {dilation=}"
+        return f"{self.in_channels}, {self.out_channels}, {self.field.describe()}"
 
 
 @in_full_precision

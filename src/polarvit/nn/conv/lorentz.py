@@ -32,11 +32,18 @@ class LorentzConv2d(nn.Module):
     roles: ClassVar[dict[str, Role]] = {"weight": ORDINARY, "time_weight": ORDINARY, "bias": NO_DECAY}
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Pair, padding: Pair = 0, k: float = 1.0
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        k: float = 1.0,
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.k = in_channels, out_channels, k
-        self.field = Field.of("LorentzConv2d", kernel_size, 1, padding, 1)
+        self.field = Field.of("LorentzConv2d", kernel_size, stride, padding, dilation)
         self.weight = nn.Parameter(torch.empty(out_channels + 1, in_channels, *self.field.kernel))
         self.time_weight = nn.Parameter(torch.empty(out_channels + 1))
         self.bias = nn.Parameter(torch.empty(out_channels + 1))
@@ -48,7 +55,7 @@ class LorentzConv2d(nn.Module):
         if x.ndim != 4 or x.shape[-1] != self.in_channels + 1:
             raise ValueError(f"LorentzConv2d: expected [B, H, W, {self.in_channels + 1}], got {list(x.shape)}")
         space, weight = full(x)[..., 1:], self.weight[1:]
-        y = F.conv2d(as_image(space.to(weight.dtype)), weight, padding=self.field.padding)
+        y = self.field.convolve(as_image(space.to(weight.dtype)), weight)
         return self.finish(full(x), full(as_rows(y)))
 
     @tensors_in_full_precision
@@ -66,7 +73,7 @@ class LorentzConv2d(nn.Module):
         return ambient.from_space(h, k=self.k)
 
     def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, {self.field.kernel}, padding={self.field.padding}"
+        return f"{self.in_channels}, {self.out_channels}, {self.field.describe()}"
 
 
 def capped(radius: Tensor, k: float) -> Tensor:

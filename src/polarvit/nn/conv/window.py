@@ -36,6 +36,14 @@ class Field(NamedTuple):
         """Pixels in it."""
         return self.kernel[0] * self.kernel[1]
 
+    def convolve(self, images: Tensor, weight: Tensor) -> Tensor:
+        """The ordinary convolution of images [B, C, H, W] that looks there, zero outside."""
+        return F.conv2d(images, weight, None, self.stride, self.padding, self.dilation)
+
+    def describe(self) -> str:
+        """For the printed form of a layer."""
+        return f"{self.kernel}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}"
+
 
 def window_sum(x: Tensor, field: Field) -> Tensor:
     """Sum of an image [B, H, W] over each receptive field, zero outside: [B, H', W'].
