@@ -87,7 +87,7 @@ CIFAR100 = (
         "polarvit.experiments.cifar100.variants",
         rows=(
             Row("offset", "calibration by phi_0, the former recipe", ""),
-            Row("table", "the same, position table of standard deviation 1, as in HexFormer", ""),
+            Row("table", "position table of standard deviation 1, as in HexFormer, calibration by phi_0", ""),
             Row("none-table", "the same without horoshift", ""),
             Row("kept", "position table that does not decay", ""),
             Row("joint-table", "position table of standard deviation 1, joint horoshift", ""),
