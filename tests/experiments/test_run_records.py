@@ -68,7 +68,7 @@ def test_a_run_serves_every_table_that_names_it_until_a_default_of_its_model_cha
     content = json.loads(path.read_text())
     assert (content["label"], content["config"]["rate"]) == ("One", None)
     path.write_text(json.dumps({**content, "config": {**content["config"], "rate": 1.0}}))
-    with pytest.raises(SettingsError, match=r"the model there has rate 1\.0, this row has None now"):
+    with pytest.raises(SettingsError, match=r"another 'model\.options\.rate' \(1\.0\) than this row has \(None\)"):
         study("second", "Second", other, told, records=records, folder="shared")
 
 

@@ -21,6 +21,11 @@ ROWS = (
 )
 
 
+def begin(folder: Path) -> None:
+    """What a run writes down of its model before its first step, in short."""
+    (folder / "environment.json").write_text(json.dumps({"config": {"calibration": "weights"}}))
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(
@@ -88,6 +93,7 @@ def test_a_worker_stopped_after_its_last_file_has_finished(settings: Settings, m
     def stopped_late(jobs: list[runs.Job], *_: object, **__: object) -> None:
         for job in jobs:
             job.state = "stopped"
+            begin(job.folder)
             (job.folder / "metrics.json").write_text(
                 json.dumps({"scores": {"top1": 1.0}, "date": "", "machine": {}, "seconds": 1})
             )
@@ -104,6 +110,7 @@ def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_
     def diverge(recipe: Any, folder: Path, **_: Any) -> None:
         calls.append(folder.parent.name)
         folder.mkdir(parents=True)
+        begin(folder)
         raise FloatingPointError("the loss became nan between steps 1 and 2; the last checkpoint is from before")
 
     monkeypatch.setattr(runs, "train", diverge)

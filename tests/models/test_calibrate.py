@@ -43,7 +43,7 @@ def test_every_layer_starts_at_the_stated_radius(narrow, images, rule, target, k
 
 
 def test_anchors_follow_but_a_deviation_stays_one(narrow, images) -> None:
-    model = narrow("polar_vit_tiny", rule="anchored_0.1")
+    model = narrow("polar_vit_tiny", rule="anchored_0.1", calibration="offset")
     before = {n: m.rule.phi0 - m.rule.phi0_anchor for n, m in model.named_modules() if isinstance(m, PolarLinear)}
     calibrate(model, images)
     for name, gap in before.items():
@@ -53,8 +53,8 @@ def test_anchors_follow_but_a_deviation_stays_one(narrow, images) -> None:
     assert any(m.rule.phi0_anchor.abs() > 0.1 for m in model.modules() if isinstance(m, PolarLinear))
 
 
-def test_weights_can_be_scaled_instead_and_the_rule_stays_at_its_anchor(narrow, images) -> None:
-    shifted, scaled = (narrow("polar_vit_tiny", depth=1, calibration=each) for each in ("offset", "weights"))
+def test_by_default_weights_are_scaled_and_the_rule_stays_at_its_anchor(narrow, images) -> None:
+    shifted, scaled = (narrow("polar_vit_tiny", depth=1, **each) for each in ({"calibration": "offset"}, {}))
     drawn = {name: p.clone() for name, p in scaled.named_parameters()}
     for model in (shifted, scaled):
         calibrate(model, images)

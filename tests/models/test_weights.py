@@ -50,6 +50,16 @@ def test_a_saved_model_comes_back_as_it_was(narrow, images, tmp_path, name, dtyp
     assert model(x).equal(again(x))
 
 
+def test_a_config_that_was_saved_before_a_field_has_the_default_of_its_time(saved, tmp_path) -> None:
+    assert load_pretrained(saved).config.calibration == "weights"
+    edit_config(saved, lambda described: described["config"].pop("calibration"))
+    old = load_pretrained(saved)
+    old.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["config"]["calibration"] == "offset"
+    assert create_model("polar_vit_tiny.cifar100").config.calibration == "offset"
+    assert create_model("polar_vit_tiny").config.calibration == "weights"
+
+
 def test_the_folder_holds_config_weights_and_card_and_nothing_else(saved) -> None:
     assert sorted(os.listdir(saved)) == ["README.md", "config.json", "model.safetensors"]
     described = json.loads((saved / "config.json").read_text())

@@ -274,6 +274,45 @@ def test_another_seed_or_model_in_the_folder_is_an_error(whole: Path, override: 
         train(tiny_recipe("train.ema=0.99", override), whole, resume=True, device="cpu", quiet=True)
 
 
+def older(folder: Path) -> None:
+    """Make the checkpoints of a run those of a version that did not keep the config."""
+    for _, path in checkpoint.steps(folder / "checkpoints"):
+        state = json.loads((path / "state.json").read_text())
+        del state["sha256"], state["config"]
+        (path / "state.json").write_text(json.dumps({**state, "sha256": checkpoint._seal(state)}))
+
+
+@pytest.mark.parametrize(
+    ("old", "began", "now", "found"),
+    [
+        (True, (), (), "offset"),  # nobody says: the default of its time
+        (True, (), ("offset",), "offset"),
+        (True, (), ("weights",), "another run"),
+        (True, ("weights",), (), "weights"),
+        (False, (), (), "weights"),
+        (False, (), ("weights",), "weights"),
+        (False, (), ("offset",), "another run"),
+        (False, ("offset",), (), "another run"),
+    ],
+)
+def test_a_run_goes_on_with_the_calibration_it_began_with(
+    tmp_path: Path, old: bool, began: tuple[str, ...], now: tuple[str, ...], found: str
+) -> None:
+    first, then = (
+        tiny_recipe("train.steps=3", *(f"model.options.calibration={each}" for each in named)) for named in (began, now)
+    )
+    with pytest.raises(Interrupted):
+        train(first, tmp_path, device="cpu", quiet=True, stop_after=1)
+    if old:
+        older(tmp_path)
+    if found == "another run":
+        with pytest.raises(CheckpointError, match=r"model\.options\.calibration was '\w+' and is '\w+' now"):
+            train(then, tmp_path, resume=True, device="cpu", quiet=True)
+        return
+    train(then, tmp_path, resume=True, device="cpu", quiet=True)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["calibration"] == found
+
+
 def test_a_run_is_not_made_shorter_than_it_is(whole: Path) -> None:
     before = (whole / "recipe.yaml").read_bytes()
     with pytest.raises(CheckpointError, match=r"has done 12 steps already, train\.steps is 5"):

@@ -15,7 +15,7 @@ from typing import Any
 
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, finished, place, resolved
-from polarvit.experiments.same_run import check_config, check_same, config_of, portable
+from polarvit.experiments.same_run import check_same, config_of, portable
 from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
@@ -71,8 +71,7 @@ def recorded(row: Row, settings: Settings, records: Path) -> list[Result]:
             continue  # a row whose name goes on with "-seed-"
         seed = content["seed"]
         recipe = resolved(row, seed, settings)
-        check_same(build(Recipe, content["recipe"]), recipe, path)
-        check_config(content.get("config"), recipe, path)
+        check_same(build(Recipe, content["recipe"]), content.get("config"), recipe, path)
         found.append(Result.read(row, seed, content["metrics"]))
     return found
 

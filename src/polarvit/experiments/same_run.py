@@ -7,16 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from polarvit.models.registry import entry
 from polarvit.training import Recipe, SettingsError, checkpoint
-from polarvit.training.continuity import differences, free
+from polarvit.training.continuity import differences, free, whole, whole_then
 from polarvit.training.recipe import read
 from polarvit.training.settings import build, plain
 
 RECIPE = "recipe.yaml"
 AGAIN = "move it away to run the row again, or choose another --runs"
-DATA_DECIDES = "num_classes"
-"""The one field of a model's config that is not its own."""
 
 
 def same_recipe(recipe: Recipe, folder: Path) -> None:
@@ -24,41 +21,38 @@ def same_recipe(recipe: Recipe, folder: Path) -> None:
     path = folder / RECIPE
     if not path.is_file():
         raise SettingsError(f"{folder}: a result without its {RECIPE}; move it away to run this row again")
-    check_same(build(Recipe, read(path)), recipe, folder)
-    check_config(config_of(folder), recipe, folder)
+    check_same(build(Recipe, read(path)), config_of(folder), recipe, folder)
 
 
 def same_if_begun(recipe: Recipe, folder: Path) -> None:
     """Raise if an unfinished run in `folder` was begun with another recipe: one run has one recipe."""
     if checkpoint.steps(folder / "checkpoints") and (folder / RECIPE).is_file():
-        check_same(build(Recipe, read(folder / RECIPE)), recipe, folder)
+        check_same(build(Recipe, read(folder / RECIPE)), config_of(folder), recipe, folder)
 
 
-def check_same(stored: Recipe, recipe: Recipe, where: Path) -> None:
-    """Raise unless both recipes make the same run, wherever the data lies and however its steps are carried out."""
-    for path, old, new in differences(plain(portable(stored)), plain(portable(recipe))):
+def check_same(stored: Recipe, config: dict[str, Any] | None, recipe: Recipe, where: Path) -> None:
+    """Raise unless both recipes make the same run, wherever the data lies and however its steps are carried out.
+
+    Models are compared as they were and as they are made now: `config` is that of the stored run's model, where it was
+    saved, and what neither it nor the stored recipe names had the default of its time.
+    """
+    for path, old, new in differences(whole_then(plain(portable(stored)), config), whole(plain(portable(recipe)))):
         if not free(path, recipe):
             raise SettingsError(
                 f"{where}: the run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
             )
 
 
-def check_config(stored: dict[str, Any] | None, recipe: Recipe, where: Path) -> None:
-    """Raise if the model that was trained differs from what the recipe makes now: a default may have changed since."""
-    config = entry(recipe.model.name.partition(".")[0]).config
-    now = type(config).from_dict({**config.to_dict(), **recipe.model.options}).to_dict()
-    for key, value in (stored or {}).items():
-        if key != DATA_DECIDES and key in now and value != now[key]:
-            raise SettingsError(f"{where}: the model there has {key} {value!r}, this row has {now[key]!r} now; {AGAIN}")
-
-
 def config_of(folder: Path) -> dict[str, Any] | None:
-    """The whole config of the model that a run saved; None if it saved none."""
-    path = folder / "model" / "config.json"
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["config"]
-    return found
+    """The whole config of the model of a run: of its weights, its newest checkpoint, or its start; None if unknown."""
+    checkpoints = [path / "state.json" for _, path in checkpoint.steps(folder / "checkpoints")]
+    for path in (folder / "model" / "config.json", *checkpoints, folder / "environment.json"):
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["config"]
+        except (OSError, ValueError, KeyError):  # a checkpoint may be damaged, or older than its config
+            continue
+        return found
+    return None
 
 
 def portable(recipe: Recipe) -> Recipe:

@@ -122,7 +122,7 @@ def _stretch_to_end(radius: Callable[[float], float], far: float, end: float) ->
 
 @torch.no_grad()
 def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
-    """Run one batch, setting offsets (or scales of W) and head gains on the way so that mean radii meet the target.
+    """Run one batch, setting scales of W (or offsets) and head gains on the way so that mean radii meet the target.
 
     Layers are met in the order of the forward pass, each seeing the already calibrated ones before it. Anchors follow.
     Returns the mean radius of every layer and head group as measured after its adjustment.

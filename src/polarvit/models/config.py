@@ -27,6 +27,8 @@ POSITIVE = {
 }
 NOT_NEGATIVE = {"num_classes", "norm_eps", "position_std"}
 """Fields of any config with a lower bound; every number is finite."""
+FORMER_DEFAULTS: dict[str, Any] = {"calibration": "offset"}
+"""Defaults that were others once, as they were when configs were saved and runs begun that do not name the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,11 @@ class ImageConfig:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Strict: an unknown key or a value of another type is an error that names it; nothing is converted."""
         return cls(**checked_types(cls, checked_keys(cls, values)))
+
+    @classmethod
+    def from_saved(cls, values: dict[str, Any]) -> Self:
+        """The same of a config that was saved: fields it does not name have the defaults of its time."""
+        return cls.from_dict({**former_defaults(cls), **values})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +164,8 @@ class PolarViTConfig(VisionConfig):
     """Whether the time column of W starts at zero or is drawn with the rest."""
     target_radius: float | None = None
     """Radius `calibrate` brings every layer to; None is sqrt(k) asinh(sqrt(n/k)), the norm's, for a width n."""
-    calibration: Literal["offset", "weights"] = "offset"
-    """What `calibrate` changes in a layer: the offset phi_0 with its anchor, or W, if the radius grows with it."""
+    calibration: Literal["offset", "weights"] = "weights"
+    """What `calibrate` changes in a layer: W, if the radius grows with it, or the offset phi_0 with its anchor."""
     k: float = 1.0
     """Curvature is -1/k."""
     learn_k: bool = False
@@ -171,6 +178,12 @@ class ViTConfig(VisionConfig):
     """The Euclidean twin: pre-norm, class token, learned temperature, no bias on q, k, v."""
 
     readout: Literal["class_token", "mean"] = "class_token"
+
+
+def former_defaults(cls: type) -> dict[str, Any]:
+    """Those of `FORMER_DEFAULTS` that are fields of the dataclass."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    return {key: value for key, value in FORMER_DEFAULTS.items() if key in fields}
 
 
 def literal_fields(cls: type) -> dict[str, tuple[str, ...]]:

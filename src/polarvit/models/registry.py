@@ -83,7 +83,7 @@ def create_model(name: str, pretrained: bool = False, **overrides: Any) -> Visio
         if f"{name}.{tag}" not in list_pretrained():
             there = ", ".join(list_pretrained()) or "none yet"
             raise ValueError(f"create_model: no weights '{name}.{tag}', there are {there}")
-        fields = read_config(PACKAGED / f"{name}.{tag}" / CONFIG)["config"]
+        fields = type(found.config).from_saved(read_config(PACKAGED / f"{name}.{tag}" / CONFIG)["config"]).to_dict()
     values = {**fields, **checked_keys(type(found.config), overrides)}
     model = found.model(type(found.config).from_dict(values))
     model.default_cfg["architecture"] = found.name

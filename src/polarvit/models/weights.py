@@ -108,7 +108,7 @@ def load_pretrained(
     if cls is None:
         raise WeightsError(f"{folder / CONFIG}: unknown architecture {described['architecture']!r}")
     try:
-        stored = cls.config_class.from_dict(described["config"])
+        stored = cls.config_class.from_saved(described["config"])
         names = checked_names(described["class_names"], stored.num_classes) if "class_names" in described else None
     except ValueError as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error

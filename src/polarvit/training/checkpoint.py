@@ -1,7 +1,7 @@
 """Checkpoints: flat folders of safetensors and JSON, written atomically, complete or not there at all.
 
     runs/cifar/checkpoints/step-00001000/
-        state.json                  step, recipe, best score; size and SHA-256 of every file, and its own
+        state.json                  step, recipe, config, best score; size and SHA-256 of every file, and its own
         model-00000.safetensors     parameters and buffers, in shards no larger than asked
         optimizer-00000.safetensors moments and step counts by parameter name
         ema-00000.safetensors       if there is an average

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from polarvit.models.config import FORMER_DEFAULTS, ImageConfig, former_defaults
+from polarvit.models.registry import entry
 from polarvit.training.checkpoint import CheckpointError
 from polarvit.training.recipe import Recipe
 from polarvit.training.settings import SettingsError, build, plain
@@ -16,11 +19,19 @@ FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "tra
 """What is only watched, or how the same steps are carried out."""
 DECIDING = {"segmentation": ("watch.keep_best", "watch.eval_every", "watch.eval_batch", "watch.drop_last")}
 """By task, what of `FREE` decides the result: which weights are kept, and what the soft Dice is."""
+DATA_DECIDES = "num_classes"
+"""The one field of a model's config that is not its own."""
 
 
-def check(before: dict[str, Any], recipe: Recipe) -> None:
-    """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ."""
-    changed = {path: pair for path, *pair in differences(completed(before), plain(recipe)) if not free(path, recipe)}
+def check(before: dict[str, Any], recipe: Recipe, config: dict[str, Any] | None = None) -> None:
+    """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ.
+
+    `config` is that of the run's model, if it was saved.
+    """
+    old, new = completed(before), plain(continued(recipe, before, config))
+    if old["model"]["name"] == new["model"]["name"]:
+        old, new = whole_then(old, config), whole(new)
+    changed = {path: pair for path, *pair in differences(old, new) if not free(path, recipe)}
     spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
     forbidden = [text for path, text in spelt.items() if below(path, FIXED)]
     if forbidden:
@@ -38,6 +49,40 @@ def completed(before: dict[str, Any]) -> dict[str, Any]:
     except SettingsError:
         return before
     return whole
+
+
+def whole(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a recipe with every option of its model; weights to start from bring their own."""
+    return with_options(settings, {**default_config(settings).to_dict(), **settings["model"]["options"]})
+
+
+def whole_then(settings: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
+    """The same of an earlier run, with the defaults of its time; `config` is that of its model, if it was saved."""
+    default = default_config(settings)
+    known = {**default.to_dict(), **former_defaults(type(default))}
+    saved = {key: value for key, value in (config or {}).items() if key in known and key != DATA_DECIDES}
+    return with_options(settings, {**known, **settings["model"]["options"], **saved})
+
+
+def continued(recipe: Recipe, before: dict[str, Any], config: dict[str, Any] | None) -> Recipe:
+    """The recipe of a run that began with `before`: where neither names an option whose default changed, it stays."""
+    if before["model"]["name"] != recipe.model.name or recipe.model.pretrained:
+        return recipe
+    named = {**before["model"]["options"], **recipe.model.options}
+    was, now = (each["model"]["options"] for each in (whole_then(before, config), whole(plain(recipe))))
+    kept = {key: was[key] for key in FORMER_DEFAULTS if key in now and key not in named and was[key] != now[key]}
+    return replace(recipe, model=replace(recipe.model, options={**recipe.model.options, **kept}))
+
+
+def default_config(settings: dict[str, Any]) -> ImageConfig:
+    """The config of a recipe's model before its options."""
+    return entry(settings["model"]["name"].partition(".")[0]).config
+
+
+def with_options(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Settings with these options of the model, unless it starts from weights."""
+    model = settings["model"]
+    return settings if model.get("pretrained") else {**settings, "model": {**model, "options": options}}
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -86,6 +86,8 @@ class Trainer:
         self.plan = BatchPlan(len(self.data.train), recipe.train.batch_size, recipe.train.seed)
         self.plan.local(here.rank, here.world)  # the batch divides among the processes, or this raises
         saved = here.told(checkpoint.load_newest(folder.checkpoints) if here.leads else None)
+        if saved is not None:
+            recipe = self.recipe = continuity.continued(recipe, saved[1]["recipe"], saved[1].get("config"))
         self.model = build_model(recipe, self.data, self.plan, here, calibrated=saved is None)
         self.average = copy.deepcopy(self.model).requires_grad_(False) if recipe.train.ema else None
         self.optimizer = build_optimizer(recipe, self.model, capturable=graph)
@@ -324,6 +326,7 @@ class Trainer:
                 "seconds": self._elapsed(),
                 "parts": self.parts,
                 "recipe": plain(self.recipe),
+                "config": self.model.config.to_dict(),
             }
             try:
                 target = self.folder.checkpoints / f"step-{done:08d}"
@@ -340,7 +343,7 @@ class Trainer:
         if state["step"] > self.recipe.train.steps:
             text = f"the run has done {state['step']} steps already, train.steps is {self.recipe.train.steps}"
             raise checkpoint.CheckpointError(f"{text}; use another folder for a shorter run")
-        continuity.check(state["recipe"], self.recipe)
+        continuity.check(state["recipe"], self.recipe, state.get("config"))
         try:
             self.model.load_state_dict(parts["model"])
             if self.average is not None:

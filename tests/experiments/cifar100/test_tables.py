@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,14 @@ from commands import call, done, flat
 
 from polarvit.experiments import EXPERIMENTS, Settings, runs
 from polarvit.experiments.cifar100 import choices, products, sweep, table, variants
+from polarvit.experiments.run_records import recorded
 from polarvit.experiments.run_table import summary
 from polarvit.experiments.runs import Result, resolved
+from polarvit.models import PolarViTConfig, create_model
+from polarvit.training import SettingsError, load
+from polarvit.training.recipe import dump
+
+RESULTS = Path(__file__).parent.parent.parent.parent / "results" / "cifar100"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +32,52 @@ def test_rows_have_the_length_and_the_share_of_warm_up_they_say(module: object, 
         assert recipe.train.steps == steps
         assert recipe.optim.warmup == (0 if "optim.warmup=0" in row.overrides else steps // 10)
     assert EXPERIMENTS[module.NAME].home == module.__name__  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("module", "folder", "steps", "least"),
+    [(table, "", None, 1), (sweep, "sweep", None, 6), (products, "precision", None, 2), (choices, "choices", None, 1),
+     (choices, "choices", 29_275, 4), (variants, "variants", None, 6)],
+)  # fmt: skip
+def test_every_record_is_that_of_its_row(module: Any, folder: str, steps: int | None, least: int) -> None:
+    found = [one for row in module.ROWS for one in recorded(row, Settings(steps=steps), RESULTS / folder)]
+    assert len(found) >= least
+    length = steps or resolved(module.ROWS[0], 0, Settings()).train.steps
+    assert len(found) == len(list((RESULTS / folder / f"{length}-steps").glob("*-seed-*.json"))), "a record has no row"
+
+
+def test_rows_that_ran_while_calibration_moved_phi_0_say_so() -> None:
+    former = {(sweep, "polar_vit_tiny-lr-1.5e-3"), (sweep, "polar_vit_tiny-lr-3e-3"), (products, "tf32")}
+    former |= {(products, "fp32"), (choices, "table"), (choices, "none"), (choices, "none-radius")}
+    former |= {(variants, "offset"), (variants, "table"), (variants, "none-table")}
+    for module in (table, sweep, products, choices, variants):
+        for row in module.ROWS:
+            model = resolved(row, 0, Settings()).model
+            config = create_model(model.name, **{**model.options, "depth": 1}).config
+            if isinstance(config, PolarViTConfig):
+                wanted = "offset" if (module, row.name) in former else "weights"
+                assert config.calibration == wanted, (module.NAME, row.name)
+
+
+@pytest.mark.parametrize(("calibration", "fits"), [("weights", True), ("offset", False), (None, False)])
+def test_a_run_that_names_the_default_is_the_main_rows_and_one_of_the_former_default_is_not(
+    tmp_path: Path, calibration: str | None, fits: bool
+) -> None:
+    folder = tmp_path / "cifar100" / "117100-steps" / "polar_vit_tiny" / "seed-0"
+    (folder / "model").mkdir(parents=True)
+    named = {} if calibration is None else {"calibration": calibration}
+    recipe = load("cifar100_polar_vit_tiny", [f"model.options.{key}={value}" for key, value in named.items()])
+    config = create_model("polar_vit_tiny", num_classes=100, img_size=32, patch_size=4).config.to_dict()
+    del config["calibration"]
+    (folder / "recipe.yaml").write_text(dump(recipe))
+    (folder / "model" / "config.json").write_text(json.dumps({"config": {**config, **named}}))
+    (folder / "metrics.json").write_text(json.dumps({"scores": {"top1": 79.9}}))
+    if fits:
+        (found,) = runs.finished(table.NAME, table.ROWS, Settings(runs=tmp_path))
+        assert (found.row.name, found.seed, found.top1) == ("polar_vit_tiny", 0, 79.9)
+    else:
+        with pytest.raises(SettingsError, match=r"another 'model\.options\.calibration' \('offset'\) than this row"):
+            runs.finished(table.NAME, table.ROWS, Settings(runs=tmp_path))
 
 
 def test_the_sweep_varies_the_rate_and_nothing_else() -> None:

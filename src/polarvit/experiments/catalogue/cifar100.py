@@ -29,7 +29,11 @@ CIFAR100 = (
                 for rate in ("5e-4", "1e-3", "2e-3", "4.15e-3")
             ),
             *(
-                Row(f"polar_vit_tiny-lr-{rate}", f"Polar-ViT, lr {rate}, horoshift rates from 1", "")
+                Row(
+                    f"polar_vit_tiny-lr-{rate}",
+                    f"Polar-ViT, lr {rate}, horoshift rates from 1, calibration by phi_0",
+                    "",
+                )
                 for rate in ("1.5e-3", "3e-3")
             ),
         ),
@@ -39,7 +43,8 @@ CIFAR100 = (
     ),
     Experiment(
         "cifar100-precision",
-        "TF32 against strict float32 products, Polar-ViT-Tiny at 11,710 steps, horoshift rates from 1, top-1 %",
+        "TF32 against strict float32 products, Polar-ViT-Tiny at 11,710 steps, horoshift rates from 1, calibration by "
+        "phi_0, top-1 %",
         "our own: the control of `cifar100`, whose products are TF32",
         "polarvit.experiments.cifar100.products",
         rows=(Row("tf32", "products in TF32", ""), Row("fp32", "products in strict float32", "")),
@@ -57,15 +62,15 @@ CIFAR100 = (
             Row("rate-4", "horoshift rates start at 4: as it is", ""),
             Row("spread", "horoshift rates of heads start between 1/2 and 8", ""),
             Row("joint", "joint horoshift, rates start at 4", ""),
-            Row("table", "position table of standard deviation 1", ""),
+            Row("table", "position table of standard deviation 1, calibration by phi_0", ""),
             Row("kept", "position table that does not decay", ""),
             Row("radius", "one starting radius, 3.32, everywhere", ""),
-            Row("weights", "calibration scales W instead of phi_0", ""),
+            Row("weights", "calibration scales W: as it is", ""),
             Row("time-zero", "layers start without their time column", ""),
-            Row("none", "without horoshift: as it is", ""),
-            Row("none-radius", "without horoshift, one starting radius, 3.32, everywhere", ""),
-            Row("none-weights", "without horoshift, calibration scales W", ""),
-            Row("none-radius-weights", "without horoshift, both", ""),
+            Row("none", "without horoshift, calibration by phi_0", ""),
+            Row("none-radius", "without horoshift, calibration by phi_0, one starting radius, 3.32, everywhere", ""),
+            Row("none-weights", "without horoshift, calibration scales W: as it is", ""),
+            Row("none-radius-weights", "without horoshift, one starting radius, 3.32, everywhere", ""),
             Row("none-mixed", "without horoshift, every batch mixed, not every second", ""),
             Row("twin", "Euclidean ViT as it is, lr 2e-3", ""),
             Row("twin-table", "its table of standard deviation 1, lr 2e-3", ""),
@@ -81,14 +86,11 @@ CIFAR100 = (
         "our own: where the distance to the paper may come from, and what helps",
         "polarvit.experiments.cifar100.variants",
         rows=(
-            Row("kept", "position table that does not decay", ""),
-            Row("table", "position table of standard deviation 1, as in HexFormer", ""),
+            Row("offset", "calibration by phi_0, the former recipe", ""),
+            Row("table", "position table of standard deviation 1, as in HexFormer, calibration by phi_0", ""),
             Row("none-table", "the same without horoshift", ""),
-            Row("joint-table", "the same with the joint horoshift", ""),
-            Row("radius", "one starting radius, 3.32, everywhere", ""),
-            Row("weights", "calibration scales W instead of phi_0", ""),
-            Row("radius-weights", "both of these", ""),
-            Row("none-radius-weights", "both of these, without horoshift", ""),
+            Row("kept", "position table that does not decay", ""),
+            Row("joint-table", "position table of standard deviation 1, joint horoshift", ""),
             Row("mixed", "every batch mixed, not every second", ""),
             Row("kept-mixed", "table that does not decay, every batch mixed", ""),
             Row("drop", "stochastic depth of 0.2", ""),

@@ -1,7 +1,8 @@
 """Learning rates before any claim: four for the Euclidean twin, two for Polar-ViT, a tenth of the steps.
 
 Long runs use the paper's rate for Polar-ViT and the best of these for the twin; nothing else is chosen here. The runs
-of Polar-ViT were made when its horoshift rates started at 1 and its position table did not decay.
+of Polar-ViT were made when its horoshift rates started at 1, its position table did not decay and calibration moved
+phi_0.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ NAME = "cifar100-sweep"
 SHORT = ("train.steps=11710", "optim.warmup=1171")
 """A tenth of the recipe, with its share of warm-up."""
 RATE_1 = "model.options.rate=1.0"
-THEN = (RATE_1, "optim.decay_tables=false")
-"""Horoshift rates started at 1 and position tables did not decay when Polar-ViT's runs were made."""
+OFFSET = "model.options.calibration=offset"
+"""Calibration moves phi_0 and its anchor, as it did before it scaled W."""
+THEN = (RATE_1, "optim.decay_tables=false", OFFSET)
+"""What was otherwise when Polar-ViT's runs were made."""
 
 
 def at_rate(model: str, label: str, recipe: str, rate: str, *changes: str) -> Row:
