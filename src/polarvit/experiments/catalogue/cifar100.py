@@ -65,7 +65,6 @@ CIFAR100 = (
             Row("table", "position table of standard deviation 1, calibration by phi_0", ""),
             Row("kept", "position table that does not decay", ""),
             Row("radius", "one starting radius, 3.32, everywhere", ""),
-            Row("weights", "calibration scales W: as it is", ""),
             Row("time-zero", "layers start without their time column", ""),
             Row("none", "without horoshift, calibration by phi_0", ""),
             Row("none-radius", "without horoshift, calibration by phi_0, one starting radius, 3.32, everywhere", ""),

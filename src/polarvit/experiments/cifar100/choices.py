@@ -37,7 +37,6 @@ ROWS = (
     choice("table", POLAR, TABLE, OFFSET),
     choice("kept", POLAR, "optim.decay_tables=false"),
     choice("radius", POLAR, RADIUS),
-    choice("weights", POLAR, WEIGHTS),
     choice("time-zero", POLAR, "model.options.time_init=zero"),
     choice("none", NONE, OFFSET),
     choice("none-radius", NONE, RADIUS, OFFSET),
