@@ -68,7 +68,7 @@ def test_by_default_weights_are_scaled_and_the_rule_stays_at_its_anchor(narrow, 
                 torch.testing.assert_close(factor.log(), offset, atol=3e-3, rtol=0)
 
 
-def test_a_hard_bound_is_beyond_every_radius_that_a_calibrated_model_starts_with(narrow, images) -> None:
+def test_a_hard_bound_is_beyond_every_radius_that_a_calibrated_model_starts_with_on_noise(narrow, images) -> None:
     model, bound = narrow("polar_vit_tiny", rule="hard_bound", dim=192, mlp_dim=384, heads=12, depth=1), 5.0
     calibrate(model, images)
     model.blocks[0].attention.one_by_one = True
