@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polarvit.experiments import EXPERIMENTS
 from polarvit.experiments.cifar100.table import gaps
-from polarvit.experiments.listing import lines
+from polarvit.experiments.listing import NOT_RUN, lines
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "cifar100.md", ROOT / "README.md"
@@ -32,13 +32,24 @@ PICTURES = {
 
 
 def table(name: str, results: Path) -> str:
-    """The rows of one experiment: the paper's value and ours, with date and machine."""
-    rows = ["| row | paper | ours | measured |", "| --- | --- | --- | --- |"]
-    for row, cells in zip(EXPERIMENTS[name].rows, lines(EXPERIMENTS[name], results), strict=True):
-        *others, where = cells
-        told = f"`{where}`" if where and where == EXPERIMENTS[name].command_of(row) else where
-        rows.append("| " + " | ".join([*others, told]) + " |")
-    return "\n".join(rows)
+    """The rows of one experiment: the paper's value and ours, with date and machine.
+
+    Of what only we ask, rows that were not run are named below the table.
+    """
+    experiment = EXPERIMENTS[name]
+    of_paper = any(row.paper for row in experiment.rows)
+    columns = ("row", "paper", "ours", "measured") if of_paper else ("row", "ours", "measured")
+    rows, missing = [columns, ["---"] * len(columns)], []
+    for row, (label, paper, ours, where) in zip(experiment.rows, lines(experiment, results), strict=True):
+        if of_paper:
+            told = f"`{where}`" if where and where == experiment.command_of(row) else where
+            rows.append([label, paper, ours, told])
+        elif ours == NOT_RUN:
+            missing.append(f"`{row.key}` ({label})")
+        else:
+            rows.append([label, ours, where])
+    text = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    return text + (f"\n\nNot yet run, `{experiment.command} --only ROW`: {', '.join(missing)}." if missing else "")
 
 
 def told(name: str, results: Path) -> str:
