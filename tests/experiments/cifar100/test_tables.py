@@ -107,10 +107,16 @@ def test_a_dead_worker_fails_the_sweep(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("module", "told", "folder"),
-    [(choices, {}, "."), (choices, {"steps": 11_710}, "choices/11710-steps"), (choices, {"quick": True, "steps": 2}, "."),
-     (choices, {"steps": 200}, "choices/200-steps"), (variants, {"steps": 11_710}, "variants/11710-steps"),
-     (table, {"steps": 117_100}, "."), (table, {"sets": ("train.steps=200",)}, "200-steps")],
-)  # fmt: skip
+    [
+        (choices, {}, "."),
+        (choices, {"quick": True, "steps": 2}, "."),
+        (choices, {"steps": 11_710}, "choices/11710-steps"),
+        (choices, {"steps": 200}, "choices/200-steps"),
+        (variants, {"steps": 11_710}, "variants/11710-steps"),
+        (table, {"steps": 117_100}, "."),
+        (table, {"sets": ("train.steps=200",)}, "200-steps"),
+    ],
+)
 def test_a_table_of_another_length_does_not_replace_the_recorded_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, told: dict[str, Any], folder: str
 ) -> None:
