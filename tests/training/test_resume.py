@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file
 from tiny_runs import die_while_saving, differing, run_quietly, started, tiny_recipe, weights
 
-from polarvit.training import Interrupted, Trainer, checkpoint, loop, recipe, run_folder, train
+from polarvit.training import Interrupted, Trainer, checkpoint, continuity, loop, recipe, run_folder, train
 from polarvit.training.checkpoint import CheckpointError
+from polarvit.training.settings import plain
 
 RECIPE = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4")
 
@@ -292,7 +293,7 @@ def older(folder: Path) -> None:
         (False, (), (), "weights"),
         (False, (), ("weights",), "weights"),
         (False, (), ("offset",), "another run"),
-        (False, ("offset",), (), "another run"),
+        (False, ("offset",), (), "offset"),  # a recipe that does not say changes nothing
     ],
 )
 def test_a_run_goes_on_with_the_calibration_it_began_with(
@@ -309,8 +310,17 @@ def test_a_run_goes_on_with_the_calibration_it_began_with(
         with pytest.raises(CheckpointError, match=r"model\.options\.calibration was '\w+' and is '\w+' now"):
             train(then, tmp_path, resume=True, device="cpu", quiet=True)
         return
+    with pytest.raises(Interrupted):
+        train(then, tmp_path, resume=True, device="cpu", quiet=True, stop_after=1)
     train(then, tmp_path, resume=True, device="cpu", quiet=True)
     assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["calibration"] == found
+
+
+def test_other_weights_to_start_from_are_one_difference() -> None:
+    scratch, tuned = tiny_recipe(), tiny_recipe("model.pretrained=elsewhere")
+    for before, now in ((scratch, tuned), (tuned, scratch)):
+        with pytest.warns(UserWarning, match=r"than it began with: model\.pretrained was [^;]* now$"):
+            continuity.check(plain(before), now, {"calibration": "offset"})
 
 
 def test_a_run_is_not_made_shorter_than_it_is(whole: Path) -> None:

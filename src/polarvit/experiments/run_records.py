@@ -15,7 +15,7 @@ from typing import Any
 
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, finished, place, resolved
-from polarvit.experiments.same_run import check_same, config_of, portable
+from polarvit.experiments.same_run import check_same, config_of, portable, recipe_of
 from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
@@ -51,7 +51,7 @@ def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:
         "seed": result.seed,
         "diverged": result.diverged or None,
         "metrics": json.loads((folder / file).read_text(encoding="utf-8")),
-        "recipe": plain(portable(recipe)),
+        "recipe": plain(portable(recipe_of(folder) or recipe)),
         "config": config_of(folder),
         "log": path.with_suffix(".jsonl").name,
     }

@@ -40,8 +40,9 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
 def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> bool:
     """The JSON of the study as it stands, and True; False, and it is left alone, if it holds these results already."""
     path = settings.file(name)
-    recipe = resolved(rows[0], settings.seed, settings)
-    products = sorted({resolved(row, settings.seed, settings).train.precision for row in rows})
+    recipes = [resolved(row, settings.seed, settings) for row in rows]
+    products = sorted({recipe.train.precision for recipe in recipes})
+    lengths = sorted({recipe.train.steps for recipe in recipes})
     found = [summary(row, results) for row in rows]
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("rows") == as_written(found):
         return False
@@ -52,9 +53,9 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "title": title,
             "command": settings.command(name),
             "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision=",".join(products)),
-            "data": Path(recipe.data.path).name,
-            "steps": recipe.train.steps,
-            "batch_size": recipe.train.batch_size,
+            "data": Path(recipes[0].data.path).name,
+            "steps": lengths if len(lengths) > 1 else lengths[0],
+            "batch_size": recipes[0].train.batch_size,
             "rows": found,
             "order": agreement(found),
             "summary": listed(rows, results, settings),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit.training import Recipe, SettingsError, checkpoint
-from polarvit.training.continuity import differences, free, whole, whole_then
+from polarvit.training.continuity import differences, free, in_full
 from polarvit.training.recipe import read
 from polarvit.training.settings import build, plain
 
@@ -18,16 +18,15 @@ AGAIN = "move it away to run the row again, or choose another --runs"
 
 def same_recipe(recipe: Recipe, folder: Path) -> None:
     """Raise unless the run in `folder` was made by this recipe (but for what is only watched)."""
-    path = folder / RECIPE
-    if not path.is_file():
+    if (stored := recipe_of(folder)) is None:
         raise SettingsError(f"{folder}: a result without its {RECIPE}; move it away to run this row again")
-    check_same(build(Recipe, read(path)), config_of(folder), recipe, folder)
+    check_same(stored, config_of(folder), recipe, folder)
 
 
 def same_if_begun(recipe: Recipe, folder: Path) -> None:
     """Raise if an unfinished run in `folder` was begun with another recipe: one run has one recipe."""
-    if checkpoint.steps(folder / "checkpoints") and (folder / RECIPE).is_file():
-        check_same(build(Recipe, read(folder / RECIPE)), config_of(folder), recipe, folder)
+    if checkpoint.steps(folder / "checkpoints") and (stored := recipe_of(folder)):
+        check_same(stored, config_of(folder), recipe, folder)
 
 
 def check_same(stored: Recipe, config: dict[str, Any] | None, recipe: Recipe, where: Path) -> None:
@@ -36,11 +35,17 @@ def check_same(stored: Recipe, config: dict[str, Any] | None, recipe: Recipe, wh
     Models are compared as they were and as they are made now: `config` is that of the stored run's model, where it was
     saved, and what neither it nor the stored recipe names had the default of its time.
     """
-    for path, old, new in differences(whole_then(plain(portable(stored)), config), whole(plain(portable(recipe)))):
+    for path, old, new in differences(*in_full(plain(portable(stored)), plain(portable(recipe)), config)):
         if not free(path, recipe):
             raise SettingsError(
                 f"{where}: the run there has another '{path}' ({old!r}) than this row has ({new!r}); {AGAIN}"
             )
+
+
+def recipe_of(folder: Path) -> Recipe | None:
+    """The recipe that a run was begun with; None if it is not there."""
+    path = folder / RECIPE
+    return build(Recipe, read(path)) if path.is_file() else None
 
 
 def config_of(folder: Path) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from polarvit.models.config import FORMER_DEFAULTS, ImageConfig, former_defaults
+from polarvit.models.config import FORMER_DEFAULTS, former_defaults
 from polarvit.models.registry import entry
 from polarvit.training.checkpoint import CheckpointError
 from polarvit.training.recipe import Recipe
@@ -28,9 +28,7 @@ def check(before: dict[str, Any], recipe: Recipe, config: dict[str, Any] | None 
 
     `config` is that of the run's model, if it was saved.
     """
-    old, new = completed(before), plain(continued(recipe, before, config))
-    if old["model"]["name"] == new["model"]["name"]:
-        old, new = whole_then(old, config), whole(new)
+    old, new = in_full(completed(before), plain(continued(recipe, before, config)), config)
     changed = {path: pair for path, *pair in differences(old, new) if not free(path, recipe)}
     spelt = {path: f"{path} was {old!r} and is {new!r} now" for path, (old, new) in changed.items()}
     forbidden = [text for path, text in spelt.items() if below(path, FIXED)]
@@ -51,38 +49,34 @@ def completed(before: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def whole(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a recipe with every option of its model; weights to start from bring their own."""
-    return with_options(settings, {**default_config(settings).to_dict(), **settings["model"]["options"]})
+def in_full(
+    before: dict[str, Any], after: dict[str, Any], config: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both settings with every option of their model, the earlier ones with the defaults of their time.
 
-
-def whole_then(settings: dict[str, Any], config: dict[str, Any] | None) -> dict[str, Any]:
-    """The same of an earlier run, with the defaults of its time; `config` is that of its model, if it was saved."""
-    default = default_config(settings)
-    known = {**default.to_dict(), **former_defaults(type(default))}
-    saved = {key: value for key, value in (config or {}).items() if key in known and key != DATA_DECIDES}
-    return with_options(settings, {**known, **settings["model"]["options"], **saved})
+    `config` is that of the earlier run's model, if it was saved. Options of two models, or of weights to start from,
+    which bring their own, stay as they are named.
+    """
+    models = before["model"], after["model"]
+    if models[0]["name"] != models[1]["name"] or any(model.get("pretrained") for model in models):
+        return before, after
+    default = entry(models[0]["name"].partition(".")[0]).config
+    now = default.to_dict()
+    saved = {key: value for key, value in (config or {}).items() if key in now and key != DATA_DECIDES}
+    then = {**now, **former_defaults(type(default)), **models[0]["options"], **saved}
+    options = then, {**now, **models[1]["options"]}
+    was, now = ({**model, "options": each} for model, each in zip(models, options, strict=True))
+    return {**before, "model": was}, {**after, "model": now}
 
 
 def continued(recipe: Recipe, before: dict[str, Any], config: dict[str, Any] | None) -> Recipe:
-    """The recipe of a run that began with `before`: where neither names an option whose default changed, it stays."""
-    if before["model"]["name"] != recipe.model.name or recipe.model.pretrained:
+    """The recipe of a run that began with `before`: an option whose default changed and that it does not name stays."""
+    if before["model"]["name"] != recipe.model.name or before["model"].get("pretrained") or recipe.model.pretrained:
         return recipe
-    named = {**before["model"]["options"], **recipe.model.options}
-    was, now = (each["model"]["options"] for each in (whole_then(before, config), whole(plain(recipe))))
-    kept = {key: was[key] for key in FORMER_DEFAULTS if key in now and key not in named and was[key] != now[key]}
+    was, now = (each["model"]["options"] for each in in_full(before, plain(recipe), config))
+    silent = [key for key in FORMER_DEFAULTS if key in now and key not in recipe.model.options]
+    kept = {key: was[key] for key in silent if was[key] != now[key]}
     return replace(recipe, model=replace(recipe.model, options={**recipe.model.options, **kept}))
-
-
-def default_config(settings: dict[str, Any]) -> ImageConfig:
-    """The config of a recipe's model before its options."""
-    return entry(settings["model"]["name"].partition(".")[0]).config
-
-
-def with_options(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Settings with these options of the model, unless it starts from weights."""
-    model = settings["model"]
-    return settings if model.get("pretrained") else {**settings, "model": {**model, "options": options}}
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -23,15 +23,20 @@ Corrupt = Callable[[Tensor, float, Sequence[int]], Tensor]
 
 
 def blur(images: Tensor, sigma: float, _: Sequence[int]) -> Tensor:
-    """A Gaussian of `sigma` pixels; the border is repeated outwards. In float64: float32 could be TF32 on a GPU."""
+    """A Gaussian of `sigma` pixels over what lies in the image, not in its padding.
+
+    In float64: float32 could be TF32 on a GPU.
+    """
     radius = max(1, round(3 * sigma))
     places = torch.arange(-radius, radius + 1, device=images.device, dtype=torch.float64)
-    kernel = torch.exp(-places.square() / (2 * sigma**2))
-    kernel = (kernel / kernel.sum()).view(1, 1, 1, -1)
-    planes = images.double().flatten(0, 1).unsqueeze(1)
-    for each, pad in ((kernel, (radius, radius, 0, 0)), (kernel.transpose(2, 3), (0, 0, radius, radius))):
-        planes = F.conv2d(F.pad(planes, pad, mode="replicate"), each)
-    return planes.view_as(images).to(images.dtype)
+    kernel = torch.exp(-places.square() / (2 * sigma**2)).view(1, 1, 1, -1)
+    real = (~padding_of(images)).double().unsqueeze(1)
+    planes = torch.cat([images * real, real], 1).flatten(0, 1).unsqueeze(1)
+    for each, pad in ((kernel, (0, radius)), (kernel.transpose(2, 3), (radius, 0))):
+        planes = F.conv2d(planes, each, padding=pad)
+    sums = planes.view(len(images), 4, *images.shape[-2:])
+    seen = sums[:, 3:] > 0
+    return torch.where(seen, sums[:, :3] / torch.where(seen, sums[:, 3:], 1.0), images).to(images.dtype)
 
 
 def noise(images: Tensor, sigma: float, seeds: Sequence[int]) -> Tensor:

@@ -87,7 +87,7 @@ def by_image(row: Row, results: Sequence[Result]) -> Iterator[str]:
     )
     yield f"{image_dice:.3f}"
     yield f"{iou:.3f}"
-    yield f"{distance:.1f} ({missed:g})"
+    yield f"{distance:.1f} ({missed:.3g})"
     metrics = [result.metrics or {} for result in own]
     yield f"{metrics[0]['parameters']:,}"
     yield str(len(own))

@@ -38,6 +38,7 @@ def attention_turn_kernel(
     exponent = tl.load(exponents + head * N + rows, mask=valid, other=0.0)
     r = tl.load(out_radius + head * N + rows, mask=valid, other=0.0)
     half = 0.5 * tl.load(grad_radius + head * N + rows, mask=valid, other=0.0)
+    # a radius that underflows to 0 has no direction to turn
     turn = tl.where(r > 0.0, tl.minimum(1.0 / tl.where(r > 0.0, scaled_sinh(r), 1.0), LARGEST_PULL), 0.0)
     terms += head * 3 * N + rows
     tl.store(turned + spot, turn[None, :] * (t - tl.sum(uhat * t, 0)[None, :] * uhat), mask=inside)
