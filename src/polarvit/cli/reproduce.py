@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from polarvit.cli.options import Device, check_device
-from polarvit.cli.train import DataPath, Sets
+from polarvit.cli.train import Sets
 from polarvit.experiments import EXPERIMENTS, Settings
 
 Out = Annotated[
@@ -60,7 +60,12 @@ def reproduce(
     runs: Annotated[
         Path, typer.Option("--runs", file_okay=False, help="Folder for training runs; what is finished there stays.")
     ] = Path("runs"),
-    data: DataPath = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", help="The prepared data; of segmentation, the folder that holds its sets.", metavar="PATH"
+        ),
+    ] = None,
     device: Device = None,
     sets: Sets = None,
     side_by_side: Annotated[

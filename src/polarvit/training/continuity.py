@@ -57,16 +57,15 @@ def in_full(
     `config` is that of the earlier run's model, if it was saved. Options of two models, or of weights to start from,
     which bring their own, stay as they are named.
     """
-    models = before["model"], after["model"]
-    if models[0]["name"] != models[1]["name"] or any(model.get("pretrained") for model in models):
+    old, new = before["model"], after["model"]
+    if old["name"] != new["name"] or old.get("pretrained") or new.get("pretrained"):
         return before, after
-    default = entry(models[0]["name"].partition(".")[0]).config
-    now = default.to_dict()
-    saved = {key: value for key, value in (config or {}).items() if key in now and key != DATA_DECIDES}
-    then = {**now, **former_defaults(type(default)), **models[0]["options"], **saved}
-    options = then, {**now, **models[1]["options"]}
-    was, now = ({**model, "options": each} for model, each in zip(models, options, strict=True))
-    return {**before, "model": was}, {**after, "model": now}
+    default = entry(old["name"].partition(".")[0]).config
+    fields = default.to_dict()
+    saved = {key: value for key, value in (config or {}).items() if key in fields and key != DATA_DECIDES}
+    then = {**fields, **former_defaults(type(default)), **old["options"], **saved}
+    now = {**fields, **new["options"]}
+    return {**before, "model": {**old, "options": then}}, {**after, "model": {**new, "options": now}}
 
 
 def continued(recipe: Recipe, before: dict[str, Any], config: dict[str, Any] | None) -> Recipe:
