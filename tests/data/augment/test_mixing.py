@@ -14,7 +14,7 @@ def draws(count: int) -> Draws:
 
 
 def test_steps_mix_as_often_as_asked_and_switch_evenly() -> None:
-    mixer = Mixer(1.0, 1.0, 0.5, 0.5, 32, 32)
+    mixer = Mixer(1.0, 1.0, 0.5, 0.5, "pairs", 32, 32)
     mixes = mixer.sample(0, np.arange(2000))
     blends = mixes.weight < 1
     counts = [(~mixes.active).sum(), blends.sum(), (mixes.active & ~blends).sum()]
@@ -33,7 +33,7 @@ def test_a_tiny_alpha_gives_numbers_not_nan() -> None:
 
 
 def test_the_share_of_a_cut_is_the_ratio_of_pixels_kept() -> None:
-    mixer = Mixer(0.0, 1.0, 1.0, 0.5, 20, 32)
+    mixer = Mixer(0.0, 1.0, 1.0, 0.5, "pairs", 20, 32)
     mixes = mixer.sample(1, np.arange(50))
     whole = torch.ones(50, 2, 3, 20, 32)
     images = mix_images(whole, torch.zeros_like(whole), torch.ones(50), torch.from_numpy(mixes.boxes))
@@ -41,7 +41,7 @@ def test_the_share_of_a_cut_is_the_ratio_of_pixels_kept() -> None:
 
 
 def test_a_step_mixes_the_same_in_any_company() -> None:
-    for mixer in (Mixer(0.8, 1.0, 0.5, 0.5, 32, 32), Mixer(0.3, 0.0, 1.0, 0.5, 32, 32)):
+    for mixer in (Mixer(0.8, 1.0, 0.5, 0.5, "pairs", 32, 32), Mixer(0.3, 0.0, 1.0, 0.5, "pairs", 32, 32)):
         many = mixer.sample(3, np.arange(40))
         for step in range(40):
             alone = mixer.sample(3, np.array([step]))
@@ -60,11 +60,18 @@ def test_mixup_blends_and_cutmix_pastes() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8])
 def test_partners_are_neighbours_and_somebody_else(size: int) -> None:
-    other = partners(size)
+    other = partners(size, "pairs")
     assert other.min() >= 0
     assert other.max() < size
     assert size == 1 or (other != np.arange(size)).all()
     assert (other[other[: size // 2 * 2]] == np.arange(size // 2 * 2)).all()
+
+
+@pytest.mark.parametrize("size", [3, 7, 8])
+def test_no_two_images_of_a_ring_are_mixed_from_the_same_two(size: int) -> None:
+    own, other = np.arange(size), partners(size, "ring")
+    assert sorted(other) == list(own)
+    assert len({frozenset(pair) for pair in zip(own.tolist(), other.tolist(), strict=True)}) == size
 
 
 def test_targets_are_smoothed_and_mixed() -> None:

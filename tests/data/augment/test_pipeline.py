@@ -37,7 +37,10 @@ HCAST = Augmentation(
     cutmix_alpha=1.0,
     label_smoothing=0.1,
 )
-RECIPES = pytest.mark.parametrize("config", [HEXFORMER, BEYER, HCAST], ids=["hexformer", "beyer", "hcast"])
+RING = replace(HCAST, mix_partners="ring")
+RECIPES = pytest.mark.parametrize(
+    "config", [HEXFORMER, BEYER, HCAST, RING], ids=["hexformer", "beyer", "hcast", "ring"]
+)
 
 
 def dataset(count: int = 64, size: int = 32, classes: int = 10, device: str = "cpu") -> ResidentDataset:

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from polarvit.data.augment.crop import Interpolation
 from polarvit.data.augment.erasing import EraseMode
-from polarvit.data.augment.mixing import Mixer
+from polarvit.data.augment.mixing import Mixer, Partners
 from polarvit.data.augment.policies import CIFAR10, IMAGENET, AutoAugment, BigVisionRandAugment, Policy, RandAugment
 from polarvit.data.errors import DataError
 
@@ -67,6 +67,8 @@ class Augmentation:
     """Probability that a step mixes at all, if one of the two is on."""
     mix_switch: float = 0.5
     """Probability of CutMix rather than MixUp when both are on."""
+    mix_partners: Partners = "pairs"
+    """Who mixes with whom: "pairs", each with the other (timm), or "ring", each with the next."""
     label_smoothing: float = 0.0
     """Share of the target that is spread over all classes."""
 
@@ -85,6 +87,7 @@ class Augmentation:
             ("rand_augment", RandAugmentStyle),
             ("erase_mode", EraseMode),
             ("interpolation", Interpolation),
+            ("mix_partners", Partners),
         ):
             allowed = [*get_args(choices), *([None] if name.endswith("augment") else [])]
             self._require(getattr(self, name) in allowed, name, f"one of {allowed}")
@@ -113,4 +116,5 @@ class Augmentation:
 
     def mixer(self, height: int, width: int) -> Mixer:
         """MixUp and CutMix for images of a size."""
-        return Mixer(self.mixup_alpha, self.cutmix_alpha, self.mix_probability, self.mix_switch, height, width)
+        chances = self.mix_probability, self.mix_switch
+        return Mixer(self.mixup_alpha, self.cutmix_alpha, *chances, self.mix_partners, height, width)

@@ -53,7 +53,7 @@ class TrainingRequest:
         mine = self.plan.local(self.rank, self.world)
         own = batches[:, mine]
         mixes = self.mixer.sample(self.seed, numbers)
-        partner = partners(self.plan.batch_size)[mine]
+        partner = partners(self.plan.batch_size, self.mixer.partners)[mine]
         away = np.flatnonzero((partner < mine.start) | (partner >= mine.stop))
         active = np.flatnonzero(mixes.active)
         rows = np.arange(own.size).reshape(own.shape)

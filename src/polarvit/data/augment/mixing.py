@@ -1,13 +1,15 @@
 """MixUp and CutMix of a global batch, and the soft targets that go with them.
 
 Whether, how and how much a step mixes is drawn once for the step, so every process knows it. The
-partner of a sample is its neighbour in the global batch: 0 with 1, 2 with 3, and so on. The batch is
-already a random permutation, so a neighbour is as random as any other partner; and a process whose
-share is even has all partners at home.
+partner of a sample is its neighbour in the global batch, which is already a random permutation. In
+`pairs` 0 mixes with 1 and 1 with 0, as in timm: a process whose share is even has all partners at
+home. In a `ring` 0 mixes with 1, 1 with 2 and the last with 0: no two samples are mixed from the same
+two images, as with partners drawn from a permutation (HexFormer).
 """
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor
 from polarvit.data.augment.draws import Draws, Stream, gaussian, integer
 from polarvit.data.augment.pixels import inside
 
+Partners = Literal["pairs", "ring"]
 _FIXED = 4  # numbers of a step that are not for Beta: mix at all, which way, centre of the cut
 
 
@@ -44,6 +47,7 @@ class Mixer:
     cutmix_alpha: float
     probability: float
     switch: float
+    partners: Partners
     height: int
     width: int
 
@@ -97,8 +101,10 @@ def _log_gamma(alpha: float, uniform: np.ndarray) -> list[float]:
     return [math.log(d) + y + math.log1p(-b) / alpha for y, b in zip(found, uniform[:, 0].tolist(), strict=True)]
 
 
-def partners(size: int) -> np.ndarray:
-    """Position of each sample's partner in a global batch: int64 [size]. An odd one out takes the one before it."""
+def partners(size: int, kind: Partners) -> np.ndarray:
+    """Position of each sample's partner in a global batch: int64 [size]. In pairs an odd one takes the one before."""
+    if kind == "ring":
+        return (np.arange(size) + 1) % size
     other = np.arange(size) ^ 1
     other[other >= size] = max(size - 2, 0)
     return other

@@ -70,6 +70,7 @@ CIFAR100 = (
             Row("none-weights", "without horoshift, calibration scales W: as it is", ""),
             Row("none-radius-weights", "without horoshift, one starting radius, 3.32, everywhere", ""),
             Row("none-mixed", "without horoshift, every batch mixed, not every second", ""),
+            Row("none-ring", "without horoshift, mixing partners in a ring, not in pairs", ""),
         ),
         cost="about 1.5 GPU minutes a row of 11,710 steps, 4 of 29,275",
         result="cifar100/cifar100-choices.json",

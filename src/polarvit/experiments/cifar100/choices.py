@@ -22,6 +22,8 @@ WEIGHTS = "model.options.calibration=weights"
 """Calibration scales W, so that the radius rule starts with phi_0 = 0, to the letter of the paper: the default since
 the rows without horoshift were compared. Rows that ran before it name `OFFSET`."""
 MIXED = "augment.mix_probability=1.0"
+RING = "augment.mix_partners=ring"
+"""Partners in MixUp and CutMix as HexFormer draws them: no two images of a batch are mixed from the same two."""
 QUARTER = ("train.steps=29275", "optim.warmup=2928")
 """A quarter of the recipe, for what a tenth would not show."""
 
@@ -44,6 +46,7 @@ ROWS = (
     choice("none-weights", NONE, WEIGHTS, length=QUARTER),
     choice("none-radius-weights", NONE, RADIUS, WEIGHTS, length=QUARTER),
     choice("none-mixed", NONE, MIXED, length=QUARTER),
+    choice("none-ring", NONE, RING, length=QUARTER),
 )
 
 
