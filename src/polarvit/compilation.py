@@ -10,6 +10,11 @@ import torch
 RECOMPILATIONS = 64
 """Shapes and options that one process may compile a function for; PyTorch would stop at eight."""
 
+SMALLER_KERNELS = (8, 2)
+"""Loops in one kernel to try, one after the other, where a compiler fails. Left alone (64), and with 16, the block of
+Polar-ViT in plain code has a kernel on which Triton 3.6 fails ("operand does not dominate this use", where it removes
+layout conversions)."""
+
 
 def compiled(
     function: Callable[..., Any], *, rows_at_once: bool = True, largest_kernel: int | None = None, **options: Any

@@ -6,6 +6,7 @@ import json
 import shutil
 import statistics
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import torch
 from PIL import Image
 from tiny_runs import differing, tiny_recipe, weights
+from torch._inductor.exc import InductorError
 
 from polarvit import create_model, list_models
 from polarvit.data import DataError, PackedDataset, SequentialPlan
@@ -159,6 +161,36 @@ def test_a_model_that_does_not_compile_trains_uncompiled(
     )
     expected = None if works else "RuntimeError: no compiler here"
     assert metrics["parts"][0].get("not_compiled") == environment.get("not_compiled") == expected
+
+
+def test_where_the_compiler_fails_smaller_kernels_are_tried(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int | None] = []
+
+    class Broken(InductorError):
+        def __init__(self) -> None:
+            Exception.__init__(self, "operand does not dominate this use")
+
+    def compiled(function: Callable[..., object], largest_kernel: int | None = None) -> Callable[..., object]:
+        def compiles(*inputs: object) -> object:
+            tried.append(largest_kernel)
+            if largest_kernel != 2:
+                raise Broken
+            return function(*inputs)
+
+        return compiles
+
+    train(tiny(discs), tmp_path / "plain", device="cpu", quiet=True)
+    monkeypatch.setattr(unet, "compiled", compiled)
+    with pytest.warns(UserWarning, match=r"kernels of 2 loops are tried, .*does not dominate"):
+        train(tiny(discs, "train.compile=true"), tmp_path / "run", device="cpu", quiet=True)
+    assert tried[:4] == [None, 8, 2, 2]
+    assert set(tried[4:]) == {2}
+    assert not differing(weights(tmp_path / "plain"), weights(tmp_path / "run"))
+    part = json.loads((tmp_path / "run" / "metrics.json").read_text())["parts"][0]
+    assert part["largest_kernel"] == 2
+    assert "not_compiled" not in part
 
 
 def test_a_model_without_memory_is_not_taken_for_one_that_does_not_compile(

@@ -34,6 +34,7 @@ from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
 from polarvit.training.loop import best_of
 from polarvit.training.recipe import dump
+from polarvit.training.trial import OUTCOMES
 
 METRICS, DIVERGED = "metrics.json", "diverged.json"
 
@@ -128,7 +129,7 @@ class Result:
         found = {key: self.metrics.get(key) for key in ("parameters", "seconds", "commit", "product_precision")}
         found |= {key: self.metrics[key] for key in ("best_lost",) if key in self.metrics}
         for part in self.metrics.get("parts", ()):
-            found |= {key: part[key] for key in ("not_compiled",) if key in part}
+            found |= {key: part[key] for key in OUTCOMES if key in part}
         return {"seed": self.seed, **(self.scores or {}), **found, **self.origin}
 
 

@@ -36,6 +36,7 @@ from polarvit.training.settings import SettingsError, plain
 from polarvit.training.step import TrainingStep, autocast, seed_step, set_precision
 from polarvit.training.tally import Best, Losses
 from polarvit.training.task import LOSSES, AnyScores, measure
+from polarvit.training.trial import OUTCOMES, try_compiled
 
 __all__ = ["Interrupted", "Trainer", "train"]
 
@@ -120,10 +121,10 @@ class Trainer:
             return self.folder.scores(recipe.task)
         log: RunLog | NoLog = NoLog()
         tries = recipe.train.compile and self.place.world == 1 and self.start < last
-        not_compiled = self._try_compiled() if tries else ""
+        compilation = self._try_compiled() if tries else {}
         if self.place.leads:
-            origin = self.folder.describe(recipe, self.model, not_compiled)
-            keys = ("commit", "date", "machine", "not_compiled")
+            origin = self.folder.describe(recipe, self.model, compilation)
+            keys = ("commit", "date", "machine", *OUTCOMES)
             self.parts.append({"from_step": self.start} | {key: origin[key] for key in keys if key in origin})
             log = RunLog(
                 self.folder.path,
@@ -183,13 +184,11 @@ class Trainer:
         step = self._keep_best(0, NoLog())
         return (step, self._test(NoLog())["test_scores"]) if step else None
 
-    def _try_compiled(self) -> str:
-        """Try the compiled model on a batch, of which nothing stays; if it fails the run goes uncompiled.
+    def _try_compiled(self) -> dict[str, Any]:
+        """Try the compiled model on a batch; if it fails the run goes uncompiled. Returns what there is to say of it.
 
-        Returns why. Several processes would have to agree on that: there, what fails ends the run.
+        Several processes would have to agree on that: there, what fails ends the run.
         """
-        before = [buffer.clone() for buffer in self.model.buffers()]
-        reason = ""
         self.model.train()
 
         def once() -> None:  # what it holds is gone when it ends, however it ends
@@ -198,22 +197,13 @@ class Trainer:
                 logits = self.model(images)
             LOSSES[self.recipe.task](logits, targets).backward()
 
-        try:
-            once()
-        except torch.OutOfMemoryError:
-            raise  # it would not need less uncompiled
-        except Exception as error:  # a compiler that is missing or broken raises nearly anything
-            self.model.forget_compiled()
+        found = try_compiled(self.model, once)
+        if "not_compiled" in found:
             for group in self.optimizer.param_groups:
                 group["compile"] = False
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            warnings.warn(f"the model could not be compiled and runs uncompiled ({reason})", stacklevel=3)
-        for buffer, old in zip(self.model.buffers(), before, strict=True):
-            buffer.copy_(old)
-        self.model.zero_grad(set_to_none=True)
         if self.place.device.type == "cuda":
             torch.cuda.empty_cache()  # training steps run on a stream of their own, which cannot use what is cached
-        return reason
+        return found
 
     def _feed(self, last: int) -> Batches:
         """The batches of this process from where the run stands, prepared ahead on a GPU."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,14 @@ class RunFolder:
         path = self.path / "metrics.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def describe(self, recipe: Recipe, model: VisionModel, not_compiled: str = "") -> dict[str, Any]:
+    def describe(self, recipe: Recipe, model: VisionModel, compilation: Mapping[str, Any]) -> dict[str, Any]:
         """Write what is known before the first step; until then a run that cannot start leaves no folder behind.
 
-        `not_compiled` says why a model that should have been compiled is not. Returns what this part of the run is made
-        with: sources may change on the disk while it goes.
+        `compilation` says, what became of a model that did not compile at once. Returns
+        what this part of the run is made with: sources may change on the disk while it goes.
         """
         origin = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
-        origin |= {"not_compiled": not_compiled} if not_compiled else {}
+        origin |= compilation
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
         write_json(

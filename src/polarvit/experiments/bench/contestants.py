@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polarvit.compilation import SMALLER_KERNELS
 from polarvit.kernels.pick import kernels
 from polarvit.models import AmbientTwin, PolarViT, VisionModel, ViTConfig, calibrate, create_model, list_models
 from polarvit.models.base import call
@@ -25,9 +26,6 @@ from polarvit.training.settings import SettingsError
 BASE = "euclidean"
 NARROW: dict[str, Any] = {"depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
 """Sizes where there is no GPU."""
-SMALLER = (8, 2)
-"""Loops in one kernel of the plain code, and what to try where that fails. Left alone (64), and with 16, its block has
-a kernel on which Triton 3.6 fails ("operand does not dominate this use", where it removes layout conversions)."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ CONTESTANTS = (
     Contestant("timm", "timm ViT, mean readout"),
     Contestant("polar", "Polar-ViT", fused=True),
     Contestant("joint", "Polar-ViT, joint shift", fused=True),
-    Contestant("plain", "Polar-ViT, plain code", largest=SMALLER),
+    Contestant("plain", "Polar-ViT, plain code", largest=SMALLER_KERNELS),
     Contestant("lorentz", "Lorentz ViT, ambient"),
 )
 DEFAULT = tuple(one.key for one in CONTESTANTS if one.key != "joint")
