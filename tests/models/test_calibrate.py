@@ -83,10 +83,15 @@ def test_a_hard_bound_is_beyond_every_radius_that_a_calibrated_model_starts_with
     assert all(r <= bound for name, r in reached.items() if not name.endswith("_heads"))
 
 
-def test_rules_without_an_offset_keep_their_radius_but_heads_are_calibrated(narrow, images) -> None:
-    model = narrow("polar_vit_tiny", rule="sigmoid", target_radius=0.7)
+@pytest.mark.parametrize("calibration", ["weights", "offset"])
+def test_a_rule_without_an_offset_is_calibrated_by_its_scale(narrow, images, calibration: str) -> None:
+    model = narrow("polar_vit_tiny", rule="sigmoid", target_radius=2.7, calibration=calibration)
+    layers = [module for module in model.modules() if isinstance(module, PolarLinear)]
+    before = [layer.weight.clone() for layer in layers]
     reached = calibrate(model, images)
-    assert all(r == pytest.approx(0.7, rel=1e-3) for name, r in reached.items() if name.endswith("_heads"))
+    assert all(r == pytest.approx(2.7, rel=1e-3) for r in reached.values())
+    assert all(torch.equal(weight, layer.weight) for weight, layer in zip(before, layers, strict=True))
+    assert calibrate(model, images) == pytest.approx(reached, rel=1e-3)
 
 
 def test_it_leaves_the_mode_and_the_modules_as_they_were(narrow, images) -> None:

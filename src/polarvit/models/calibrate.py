@@ -56,7 +56,7 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
                 layer.steady(*args)
             width = out.shape[-1] - (model.as_points(out).dim != out.shape[-1])
             wanted = target(goal, width, model.k)
-            out, reached[name] = _bring(layer, lambda: layer.forward(*args), model.as_points, wanted)
+            out, reached[name] = _bring(layer.stretch, lambda: layer.forward(*args), model.as_points, wanted)
             return out
 
         return hook
@@ -74,13 +74,15 @@ def stretch_layers(model: StreamModel, images: Tensor, norms: bool = False) -> d
     return reached
 
 
-def _bring(layer: Any, run: Callable[[], Any], points: Callable[[Any], Any], wanted: float) -> tuple[Any, float]:
-    """Stretch a layer until the mean radius of `points(run())` is `wanted` or at its end; returns output and radius."""
+def _bring(
+    move: Callable[[float], None], run: Callable[[], Any], points: Callable[[Any], Any], wanted: float
+) -> tuple[Any, float]:
+    """`move` a layer until the mean radius of `points(run())` is `wanted` or at its end; returns output and radius."""
     at, out = 0.0, None
 
     def stretched(stretch: float) -> float:
         nonlocal at, out
-        layer.stretch(stretch - at)
+        move(stretch - at)
         at, out = stretch, run()
         return points(out).radius.mean().item()
 
@@ -132,13 +134,12 @@ def _calibrate_polar(model: PolarViT, images: Tensor) -> dict[str, float]:
     hooks: list[RemovableHandle | _Undo] = []
 
     def meet_layer(name: str) -> Any:
-        def hook(layer: PolarLinear, args: Any, options: Any, out: PolarPoint) -> PolarPoint | None:
-            if not layer.rule.shifts:
-                reached[name] = out.radius.mean().item()
-                return None
+        def hook(layer: PolarLinear, args: Any, options: Any, out: PolarPoint) -> PolarPoint:
             wanted = target(goal, layer.out_features, k)
-            if model.config.calibration == "weights" and layer.rule.stretches:
-                out, reached[name] = _bring(layer, lambda: layer.forward(*args, **options), lambda p: p, wanted)
+            scales = model.config.calibration == "weights" and layer.rule.stretches
+            if scales or not layer.rule.shifts:
+                move = layer.stretch if scales else layer.rule.shift
+                out, reached[name] = _bring(move, lambda: layer.forward(*args, **options), lambda p: p, wanted)
                 return out
             log_sinh = _log_sinh(out.radius / math.sqrt(k))
             delta = _offset(log_sinh, wanted / math.sqrt(k))

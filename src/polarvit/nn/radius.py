@@ -32,12 +32,13 @@ def aside() -> Iterator[None]:
 class RadiusRule(nn.Module):
     """Interface: `forward(log_norm [...], a [...], u [..., n], klein [..., n]) -> a' [...]`.
 
-    `shift(delta)` moves the log radius of every output by `delta`, and the anchor with it, for calibration.
+    `shift(delta)` moves every output outward, for calibration: its log radius by `delta`, and the anchor with it, or
+    where there is none (`shifts` is False) as the rule says.
     """
 
     bounded: ClassVar[bool] = False
     shifts: ClassVar[bool] = True
-    """Whether there is a log radius to shift."""
+    """Whether there is a log radius, which `shift` moves by just its `delta`."""
     stretches: ClassVar[bool] = False
     """Whether the radius grows with |h|, from the start: calibration can then scale W instead."""
     affine: ClassVar[bool] = False
@@ -53,7 +54,7 @@ class RadiusRule(nn.Module):
         raise TypeError(f"{type(self).__name__} does not define a radius")
 
     def shift(self, delta: float) -> None:
-        raise TypeError(f"{type(self).__name__} has no log radius to shift")
+        raise TypeError(f"{type(self).__name__} does not define a shift")
 
     def scalars(self) -> tuple[Tensor, Tensor, Tensor]:
         """beta, lambda and phi_0 in full precision, of an `affine` rule."""
@@ -165,6 +166,11 @@ class SigmoidRadius(RadiusRule):
     def forward(self, log_norm: Tensor, a: Tensor, u: Tensor, klein: Tensor) -> Tensor:
         gate = torch.sigmoid((klein * full(self.weight)).sum(-1) + full(self.bias))
         return torch.acosh(1.1 + torch.exp(full(self.scale)) * gate)
+
+    @torch.no_grad()
+    def shift(self, delta: float) -> None:
+        """Multiply what the gate opens to by e^delta."""
+        self.scale.add_(delta)
 
 
 class HardBound(AnchoredRadius):

@@ -20,10 +20,11 @@ def push(model: VisionModel, images: Tensor, radius: float) -> dict[str, float]:
 
     A system in ambient coordinates or in the ball is stretched layer by layer in the order of the forward pass, as far
     as its own bounds allow (the ball ends at 6.2), and gates are kept open. A Euclidean model has no radii and stays as
-    it is.
+    it is. Polar-ViT is moved by phi_0 of its radius rules: W scaled by e^8 would hardly turn any more at a learning
+    rate made for its usual size, which is what the systems have to bear whose radius is nothing but the size of W.
     """
     if isinstance(model, PolarViT):
-        model.config = replace(model.config, target_radius=radius)
+        model.config = replace(model.config, target_radius=radius, calibration="offset")
         for module in model.modules():
             if isinstance(module, GyroLayerNorm):
                 module.log_gain.fill_(math.log(radius))
