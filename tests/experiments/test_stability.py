@@ -108,7 +108,7 @@ def test_a_bounded_layer_at_its_edge_already_stays_as_it_is() -> None:
 def test_no_system_is_run_from_where_it_cannot_be_pushed() -> None:
     names = [row.name for row in rows.ROWS]
     assert names == [row.key for row in EXPERIMENTS["stability"].rows]
-    assert names.index("lvit_tiny-fp64") == names.index("lvit_tiny") + 1
+    assert sorted(names, key=lambda name: name.endswith("-fp64")) == names
     assert "hvt_tiny-fp64" not in names
     assert "vit_tiny-fp64" not in names
     radii = {row.name: rows.radii_of(row) for row in rows.ROWS}
