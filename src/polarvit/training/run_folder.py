@@ -45,8 +45,8 @@ class RunFolder:
     def describe(self, recipe: Recipe, model: VisionModel, compilation: Mapping[str, Any]) -> dict[str, Any]:
         """Write what is known before the first step; until then a run that cannot start leaves no folder behind.
 
-        `compilation` says, what became of a model that did not compile at once. Returns
-        what this part of the run is made with: sources may change on the disk while it goes.
+        `compilation` says what became of a model that did not compile at once. Returns what this part of the run is
+        made with: sources may change on the disk while it goes.
         """
         origin = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
         origin |= compilation

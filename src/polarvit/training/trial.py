@@ -17,7 +17,7 @@ OUTCOMES = ("largest_kernel", "not_compiled")
 
 
 def try_compiled(model: VisionModel, once: Callable[[], None]) -> dict[str, Any]:
-    """Call `once`, a training pass of the compiled model: if that fails in smaller kernels, else uncompiled.
+    """Call `once`, a training pass of the compiled model; where that fails it gets smaller kernels, or none.
 
     Leaves no trace in gradients and buffers. Returns one of `OUTCOMES`, nothing if all is well.
     """

@@ -116,5 +116,12 @@ class Augmentation:
 
     def mixer(self, height: int, width: int) -> Mixer:
         """MixUp and CutMix for images of a size."""
-        chances = self.mix_probability, self.mix_switch
-        return Mixer(self.mixup_alpha, self.cutmix_alpha, *chances, self.mix_partners, height, width)
+        return Mixer(
+            mixup_alpha=self.mixup_alpha,
+            cutmix_alpha=self.cutmix_alpha,
+            probability=self.mix_probability,
+            switch=self.mix_switch,
+            partners=self.mix_partners,
+            height=height,
+            width=width,
+        )
