@@ -11,6 +11,10 @@ from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, Stated, study
 
 TINY = "cifar100_polar_vit_tiny"
+NOTE = (
+    "The second row is more than one change: besides the arithmetic and the norm, readout, final norm, head gains and "
+    "product precision (docs/systems.md)."
+)
 ROWS = (
     Row(
         "lorentz_vit",
@@ -32,4 +36,4 @@ ROWS = (
 def run(settings: Settings) -> list[str]:
     """Train every row, print the table, write `ablation.json`; returns the rows that diverged."""
     records = settings.out / FOLDER
-    return study("ablation", "Component ablation, CIFAR-100", ROWS, settings, records=records, folder=FOLDER)
+    return study("ablation", "Component ablation, CIFAR-100", ROWS, settings, note=NOTE, records=records, folder=FOLDER)
