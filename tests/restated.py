@@ -237,3 +237,37 @@ def hvt(state: State, image: Array, c: Any) -> Array:
         x = norm(add(x, exp(b["residual2.scale"] * log(step))), "norm2", b)
     pooled = log(norm(x, "norm", state)).mean(0)
     return pooled @ state["head.weight"].T + state["head.bias"]
+
+
+def deit(state: State, image: Array, heads: int, patch: int) -> Array:
+    """DeiT by timm's names: a convolution over patches, token and positions, pre-norm blocks, the token's logits."""
+    kernel = state["patch_embed.proj.weight"]
+    rows, columns = image.shape[1] // patch, image.shape[2] // patch
+    x = np.array(
+        [
+            [
+                (kernel[d] * image[:, patch * i : patch * (i + 1), patch * j : patch * (j + 1)]).sum()
+                for d in range(len(kernel))
+            ]
+            for i in range(rows)
+            for j in range(columns)
+        ]
+    )
+    x = np.concatenate([state["cls_token"][0], x + state["patch_embed.proj.bias"]]) + state["pos_embed"][0]
+
+    def norm(part: State, x: Array) -> Array:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * part["weight"] + part["bias"]
+
+    def linear(part: State, x: Array) -> Array:
+        return x @ part["weight"].T + part["bias"]
+
+    for i in range(sum(key.endswith("norm1.bias") for key in state)):
+        block = state / f"blocks.{i}"
+        q, k, v = np.split(linear(block / "attn.qkv", norm(block / "norm1", x)), 3, -1)
+        width = q.shape[-1] // heads
+        each = [slice(width * h, width * (h + 1)) for h in range(heads)]
+        seen = [softmax(q[:, h] @ k[:, h].T / math.sqrt(width)) @ v[:, h] for h in each]
+        x = x + linear(block / "attn.proj", np.concatenate(seen, -1))
+        x = x + linear(block / "mlp.fc2", gelu(linear(block / "mlp.fc1", norm(block / "norm2", x))))
+    return linear(state / "head", norm(state / "norm", x)[0])

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import die_at_call, die_while_saving, differing, run_quietly, started, tiny_recipe, weights
+from tiny_runs import die_at_call, die_while_saving, differing, started, tiny_recipe, weights
 
 from polarvit.training import Interrupted, Trainer, checkpoint, continuity, loop, recipe, run_folder, train
 from polarvit.training.checkpoint import CheckpointError

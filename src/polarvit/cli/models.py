@@ -1,4 +1,4 @@
-"""`polarvit models` and `polarvit models package`."""
+"""`polarvit models`, `polarvit models package` and `polarvit models import`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer()
     group.callback(invoke_without_command=True)(models)
     group.command("package")(package)
+    group.command("import")(import_public)
     app.add_typer(group, name="models")
 
 
@@ -104,3 +105,35 @@ def package(
     model, recipe, found = measure(run, data, where)
     folder = put(model, tag, card(model, tag, recipe, found), found, replace=replace, root=root)
     typer.echo(f"{name}: top-1 {found['top1']:.2f} % on {found['images']:,} images -> {folder}")
+
+
+def import_public(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .pth or .safetensors file of DeiT or timm.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="New folder for weights and config.", show_default=False)],
+) -> None:
+    """Read public weights of a plain ViT (DeiT, or timm's with a class token) into a folder to start from.
+
+    Size, patches, image and classes are read off the weights. Images are taken to be
+    normalised as DeiT's are. Nothing in the file is executed.
+
+    \b
+    polarvit models import deit_small_patch16_224-cd65a155.pth --out runs/deit_small/model
+    polarvit train cub_deit_small
+    """
+    from polarvit.models.deit import from_public, read_public
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise typer.BadParameter(f"{out} exists and is not an empty folder", param_hint="--out")
+    model = from_public(read_public(file), str(file))
+    model.save_pretrained(out)
+    c = model.config
+    typer.echo(f"{out}: {model.architecture}, {c.shape}, {c.image[0]} px, {c.num_classes:,} classes")

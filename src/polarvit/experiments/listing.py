@@ -70,7 +70,7 @@ def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, st
     found = []
     for row in experiment.rows:
         ours = finding(experiment, row, results)
-        where = f"{ours.date}, {ours.machine}" if ours.value else row.missing or experiment.command_of(row)
+        where = f"{ours.date}, {ours.machine}" if ours.value else experiment.command_of(row)
         found.append((row.label, row.paper or "-", ours.value or NOT_RUN, where))
     return found
 

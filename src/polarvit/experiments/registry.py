@@ -82,8 +82,7 @@ TRAINING = frozenset({"seeds", "steps", "only", "runs", "data", "device", "sets"
 class Row:
     """One value of the paper: `key` names it in our JSON, `label` and `paper` are what the paper prints.
 
-    `command` runs this row where the experiment's does not; `result` is its file if not the experiment's. `missing`
-    says why nothing runs it.
+    `command` runs this row where the experiment's does not; `result` is its file if not the experiment's.
     """
 
     key: str
@@ -91,7 +90,6 @@ class Row:
     paper: str
     command: str = ""
     result: str = ""
-    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ class Experiment:
 
     def command_of(self, row: Row) -> str:
         """What runs a row alone; empty where rows come together."""
-        if row.command or row.missing or "only" not in self.takes:
+        if row.command or "only" not in self.takes:
             return row.command
         return f"{self.command} --only {row.key}"
 

@@ -178,6 +178,8 @@ class ViTConfig(VisionConfig):
     """The Euclidean twin: pre-norm, class token, learned temperature, no bias on q, k, v."""
 
     readout: Literal["class_token", "mean"] = "class_token"
+    plain_attention: bool = False
+    """Biases on q, k and v and no temperature, as in DeiT."""
 
 
 def former_defaults(cls: type) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from polarvit.models.entry import Entry
 FILES = (
     "polar_vit",
     "vit",
+    "deit",
     "lorentz_vit",
     "hexformer",
     "lvit",

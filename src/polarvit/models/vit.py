@@ -45,32 +45,40 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Multi-head attention by scaled dot products, [B, N, dim] -> [B, N, dim]."""
+    """Multi-head attention by scaled dot products, [B, N, dim] -> [B, N, dim].
+
+    HexFormer's twin has a learned temperature and no bias on queries, keys and values; `plain` is the other way round,
+    as Dosovitskiy et al. and DeiT have it.
+    """
 
     roles: ClassVar[dict[str, Role]] = {"temperature": NO_DECAY}
 
-    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+    def __init__(self, dim: int, heads: int, dropout: float, plain: bool = False) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.qkv = nn.Linear(dim, 3 * dim, bias=plain)
         self.out = nn.Linear(dim, dim)
-        self.temperature = nn.Parameter(torch.ones(()))
+        self.temperature = None if plain else nn.Parameter(torch.ones(()))
 
     def separate_init(self) -> None:
         """Xavier for queries, keys and values by themselves: as one matrix they would start 0.7 times as large."""
         for weight in self.qkv.weight.detach().chunk(3):
             nn.init.xavier_normal_(weight)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, over their temperature, keys and values, [B, H, N, dim/H] each."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        dropout = self.dropout if self.training else 0.0
-        x = dot_attention((q / self.temperature).to(v.dtype), k, v, dropout)
+        return q if self.temperature is None else (q / self.temperature).to(v.dtype), k, v
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads_of(x)
+        x = dot_attention(q, k, v, self.dropout if self.training else 0.0)
         return self.out(x.transpose(1, 2).flatten(2))
 
     def attention_map(self, x: Tensor) -> Tensor:
         """Attention weights [B, H, N, N]."""
-        q, k, _ = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return torch.softmax((q / self.temperature) @ k.mT / q.shape[-1] ** 0.5, -1)
+        q, k, _ = self.heads_of(x)
+        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1)
 
 
 class Block(nn.Module):
@@ -81,7 +89,7 @@ class Block(nn.Module):
         c = config
         self.drop_path = drop_path
         self.norm1 = nn.LayerNorm(c.dim, eps=c.norm_eps)
-        self.attention = Attention(c.dim, c.heads, c.dropout)
+        self.attention = Attention(c.dim, c.heads, c.dropout, c.plain_attention)
         self.norm2 = nn.LayerNorm(c.dim, eps=c.norm_eps)
         self.mlp = nn.Sequential(nn.Linear(c.dim, c.mlp_dim), nn.GELU(), nn.Linear(c.mlp_dim, c.dim))
 
