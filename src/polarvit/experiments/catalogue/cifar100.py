@@ -107,7 +107,7 @@ CIFAR100 = (
             Row("superclasses", "siblings among the four nearest classes (by chance 4 %)", ""),
             Row("calibration", "expected calibration error, 15 bins", ""),
         ),
-        cost="about 14 minutes of one CPU core (8 for 3,000 images), less on a GPU",
+        cost="12 minutes on two CPU cores, less on a GPU",
         result="cifar100/analysis.json",
         takes=frozenset({"data", "device", "runs", "weights", "images"}),
     ),
