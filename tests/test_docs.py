@@ -36,8 +36,9 @@ def test_the_example_of_the_readme_prints_what_it_says() -> None:
     assert printed(blocks(ROOT / "README.md", "python")[0]) == blocks(ROOT / "README.md", "text")[0]
 
 
-def test_the_examples_of_the_numerics_print_what_their_comments_say() -> None:
-    for code in blocks(ROOT / "docs" / "numerics.md", "python"):
+@pytest.mark.parametrize("page", ["numerics", "geometry"])
+def test_examples_print_what_their_comments_say(page: str) -> None:
+    for code in blocks(ROOT / "docs" / f"{page}.md", "python"):
         assert printed(code).strip() == code.strip().splitlines()[-1].split("# ")[1]
 
 

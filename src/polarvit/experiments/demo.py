@@ -6,10 +6,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from polarvit.experiments.report.collect import Run, read_run
 from polarvit.experiments.report.page import HEADINGS, facts, write_report
+from polarvit.experiments.threads import one_thread
 from polarvit.training import load, train
 
 RECIPES = ("digits", "digits_vit")
@@ -22,14 +21,8 @@ LEAD = (
 def run_demo(
     out: Path, *, overrides: list[str] | None = None, fresh: bool = False, say: Callable[[str], None] = print
 ) -> Path:
-    """Train both models under `out` (or take up what is there), print the table, write and return the report.
-
-    One thread does it: tensors this small gain nothing from a second, which on a busy machine costs far more than it
-    gives, and the result does not depend on the number of cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    """Train both models under `out` (or take up what is there), print the table, write and return the report."""
+    with one_thread():
         for name in RECIPES:
             recipe, folder = load(name, overrides), out / name
             if fresh and (folder / "recipe.yaml").is_file():
@@ -41,8 +34,6 @@ def run_demo(
         for line in table([read_run(folder, look_at_images=False) for folder in folders]):
             say(line)
         return write_report(folders, out / "report.html", title="Polar-ViT on handwritten digits", lead=LEAD)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def table(runs: list[Run]) -> list[str]:

@@ -6,6 +6,7 @@ from polarvit.nn.embed import PolarPatchEmbed
 from polarvit.nn.head import CentroidPool, ClassTokenPool, PolarMLR
 from polarvit.nn.linear import PolarLinear, PolarMLP
 from polarvit.nn.norm import GyroLayerNorm
+from polarvit.nn.points import PolarEmbedding
 from polarvit.nn.position import (
     BoostShift,
     HoroShift,
@@ -40,6 +41,7 @@ __all__ = [
     "PolarAttention",
     "PolarBatchNorm2d",
     "PolarConv2d",
+    "PolarEmbedding",
     "PolarLinear",
     "PolarMLP",
     "PolarMLR",

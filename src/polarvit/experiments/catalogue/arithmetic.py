@@ -67,4 +67,19 @@ ARITHMETIC = (
         rows=(Row("holds", "places where the form used here is right and the paper's is not", ""),),
         cost="seconds on a CPU",
     ),
+    Experiment(
+        "trees",
+        "a binary tree of 255 nodes in the hyperbolic plane: how far out each library keeps it, and trains it",
+        "our own: what precision means for the oldest use of hyperbolic space",
+        "polarvit.experiments.trees",
+        rows=(
+            Row("polar", "polarvit, float32", ""),
+            Row("geoopt_lorentz", "geoopt Lorentz, float32", ""),
+            Row("geoopt_ball", "geoopt Poincaré ball, float32", ""),
+            Row("hypll_ball", "hypll Poincaré ball, float32", ""),
+            Row("polar_64", "polarvit, float64", ""),
+            Row("geoopt_lorentz_64", "geoopt Lorentz, float64", ""),
+        ),
+        cost="a minute of one CPU core",
+    ),
 )

@@ -50,7 +50,7 @@ def own_methods() -> list[Method]:
 
 def geoopt_method() -> Method:
     """geoopt's Lorentz manifold; it has no centroid in 0.5.1."""
-    lorentz = _quietly("geoopt").Lorentz(k=1.0)
+    lorentz = quietly("geoopt").Lorentz(k=1.0)
     return Method(
         "geoopt",
         f"Lorentz, {package_version('geoopt')}",
@@ -60,8 +60,8 @@ def geoopt_method() -> Method:
 
 def hypll_method() -> Method:
     """hypll's Poincare ball; its midpoint is the Lorentz centroid seen in the ball."""
-    ball = _quietly("hypll.manifolds.poincare_ball")
-    tensors = _quietly("hypll.tensors")
+    ball = quietly("hypll.manifolds.poincare_ball")
+    tensors = quietly("hypll.tensors")
     # The curvature passes through a softplus unless it is told otherwise.
     manifold = ball.PoincareBall(ball.Curvature(1.0, constraining_strategy=lambda value: value))
 
@@ -93,7 +93,8 @@ def methods() -> list[Method]:
     return found
 
 
-def _quietly(module: str) -> Any:
+def quietly(module: str) -> Any:
+    """A peer's module, without the warnings that importing it prints."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return import_module(module)
