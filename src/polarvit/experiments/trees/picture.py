@@ -95,6 +95,6 @@ def place_labels(middle: Any, right: Any, present: set[str]) -> None:
         if key in present:
             colour, _, text = SHOWN[key]
             label(axes, x, y, text, colour, ha=side, va="center", fontsize=9)
-    middle.text(17.6, 40, "past what a float32\ndirection can hold", color=GREY, fontsize=8.5, va="top")
+    middle.text(17.6, 250, "past what\na float32\ndirection\ncan hold", color=GREY, fontsize=8.5, va="top")
     right.plot([], [], "x", color=INK, markersize=9, markeredgewidth=2.2, label="NaN from the next radius on")
     right.legend(loc="upper left", frameon=False, fontsize=9)
