@@ -74,6 +74,7 @@ ARITHMETIC = (
         "polarvit.experiments.trees",
         rows=(
             Row("polar", "polarvit, float32", ""),
+            Row("ambient", "ambient arithmetic, float32", ""),
             Row("geoopt_lorentz", "geoopt Lorentz, float32", ""),
             Row("geoopt_ball", "geoopt Poincaré ball, float32", ""),
             Row("hypll_ball", "hypll Poincaré ball, float32", ""),
