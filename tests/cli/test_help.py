@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from commands import call
 from typer.main import get_command
 
 from polarvit import __version__
-from polarvit.cli import app
+from polarvit.cli import app, main
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -68,3 +69,17 @@ def test_the_module_runs_as_the_command_does(module: str) -> None:
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stdout.strip()) == (0, f"polarvit {__version__}")
+
+
+@pytest.mark.parametrize(("set_by_user", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_wait_asleep_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, set_by_user: str | None, expected: str
+) -> None:
+    """It must be said before torch is loaded, which no command has done when it starts."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", set_by_user or "")
+    if set_by_user is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    seen = []
+    monkeypatch.setattr("polarvit.cli.app", lambda **_: seen.append(os.environ["OMP_WAIT_POLICY"]))
+    main()
+    assert seen == [expected]

@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 it ran and failed, 2 the command line was wrong, 130 Ctrl-
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated
 
@@ -58,4 +59,7 @@ for _group in GROUPS:
 
 def main() -> None:
     """Entry point of the console script."""
+    # PyTorch's threads wait for each other in a loop. Where another process has a core, that takes forty times as long
+    # as sleeping does; where none has, sleeping costs small models a quarter (docs/training.md). torch reads it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     app(prog_name="polarvit")
