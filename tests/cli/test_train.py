@@ -209,6 +209,21 @@ def test_finetuning_keeps_the_architecture_of_the_weights(run: Path, photos: Pat
     assert (stored["config"]["dim"], stored["config"]["img_size"], stored["config"]["num_classes"]) == (16, 32, 3)
     written = yaml.safe_load((tmp_path / "fine" / "recipe.yaml").read_text())
     assert written["model"]["pretrained"] == str(run / "model")
+    assert written["title"] == f"polar_vit_tiny from {run}, fine-tuned by fine"
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("model.options.heads=4", "options.heads"),
+        ("model.name=vit_tiny", "name"),
+        ("model.pretrained=a/b", "pretrained"),
+    ],
+)
+def test_finetuning_refuses_what_the_weights_decide(run: Path, recipe: Path, setting: str, key: str) -> None:
+    result = call("finetune", run, recipe, "--set", setting)
+    assert result.exit_code == 2
+    assert f"model.{key} is decided by the weights" in flat(result.stderr)
 
 
 def test_finetuning_from_nothing_is_one_line(recipe: Path, tmp_path: Path) -> None:

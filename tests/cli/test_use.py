@@ -219,6 +219,26 @@ def test_export_writes_onnx(euclidean: Path, tmp_path: Path) -> None:
     assert (tmp_path / "model.onnx").stat().st_size > 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "v.banana"], "v.banana: expected a name that ends in .onnx or .pt2"),
+        (["--out", "v"], "v: expected a name that ends in .onnx or .pt2"),
+        (["--out", "v.pt2", "--format", "onnx"], "onnx goes into a file that ends in .onnx, got v.pt2"),
+        (["--out", "v.onnx", "--format", "program"], "program goes into a file that ends in .pt2, got v.onnx"),
+    ],
+)
+def test_export_refuses_a_name_that_says_something_else(euclidean: Path, words: list[str], said: str) -> None:
+    result = call("export", euclidean, *words)
+    assert result.exit_code == 2
+    assert said in flat(result.stderr)
+
+
+def test_export_takes_the_format_from_the_name(euclidean: Path, tmp_path: Path) -> None:
+    done("export", euclidean, "--batch", 1, "--out", tmp_path / "model.pt2")
+    assert torch.export.load(tmp_path / "model.pt2").module()(torch.zeros(1, 3, 16, 16)).shape == (1, 10)
+
+
 def test_models_lists_sizes_with_and_without_the_classifier() -> None:
     output = done("models", "--pattern", "*_tiny")
     assert "polar_vit_tiny" in output

@@ -186,8 +186,19 @@ def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
     with pytest.raises(WeightsError, match="holds weights of vit_tiny, the config is that of polar_vit_tiny"):
         load_pretrained(saved)
     narrow("polar_vit_tiny").save_pretrained(tmp_path / "model")
-    with pytest.raises(WeightsError, match="weight has shape"):
+    with pytest.raises(WeightsError, match="belong to a network with mlp_dim 32, got 64; only img_size, num_classes"):
         load_pretrained(tmp_path / "model", mlp_dim=64)
+
+
+@pytest.mark.parametrize(
+    "other", [{"k": 2.0}, {"position": "joint"}, {"in_chans": 1}, {"alpha": 0.5}, {"norm_eps": 1e-3}]
+)
+def test_another_network_than_that_of_the_weights_is_refused(saved, other) -> None:
+    key, value = next(iter(other.items()))
+    with pytest.raises(WeightsError, match=f"a network with {key} .*, got {value!r}"):
+        load_pretrained(saved, **other)
+    stored = {key: getattr(load_pretrained(saved).config, key)}
+    assert load_pretrained(saved, **stored).config == load_pretrained(saved).config
 
 
 @pytest.mark.parametrize(
@@ -254,8 +265,13 @@ def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
     (home / "index.json").write_text(json.dumps({"polar_vit_tiny.test": digest}))
     monkeypatch.setattr(weights, "PACKAGED", home)
     assert list_pretrained() == ["polar_vit_tiny.test"]
-    for name in ("polar_vit_tiny.test", "polar_vit_tiny"):
-        assert create_model(name, pretrained=True).config.dim == 16
+    assert create_model("polar_vit_tiny.test", pretrained=True).config.dim == 16
+    with pytest.warns(UserWarning, match=r"polar_vit_tiny: these are the weights polar_vit_tiny\.test"):
+        assert create_model("polar_vit_tiny", pretrained=True).config.dim == 16
+    with pytest.raises(
+        WeightsError, match=r"no weights of 'polar_vit_small' come with the package \(polar_vit_tiny.test\)"
+    ):
+        create_model("polar_vit_small", pretrained=True)
     untrained = create_model("polar_vit_tiny.test", depth=1)  # the network of the tag, fields overridden
     assert untrained.config == dataclasses.replace(load_pretrained("polar_vit_tiny.test").config, depth=1)
     (home / "index.json").write_text(json.dumps({"polar_vit_tiny.test": "0" * 64, "polar_vit_tiny.more": "1" * 64}))

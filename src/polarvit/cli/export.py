@@ -33,8 +33,12 @@ def register(app: typer.Typer) -> None:
 def export(
     weights: Weights,
     form: Annotated[
-        Format, typer.Option("--format", help="onnx for other runtimes, program for PyTorch (torch.export).")
-    ] = Format.ONNX,
+        Format | None,
+        typer.Option(
+            "--format",
+            help="onnx for other runtimes, program for PyTorch (torch.export). Default: by the name of --out.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", dir_okay=False, help="The new file. Default: model.onnx or model.pt2.")
     ] = None,
@@ -55,6 +59,7 @@ def export(
     from polarvit.models.unet import UNet
     from polarvit.models.vit import ViT
 
+    form = format_of(out, form)
     target = out or Path(f"model{SUFFIX[form]}")
     if target.exists():
         raise FileExistsError(f"{target}: already exists; choose another name with --out")
@@ -71,3 +76,19 @@ def export(
     each = " for every pixel" if model.task == "segmentation" else ""
     size_mb = target.stat().st_size / 1e6
     typer.echo(f"{target}: images ({shape}) to {model.num_classes} logits{each}, {size_mb:.1f} MB")
+
+
+def format_of(out: Path | None, asked: Format | None) -> Format:
+    """The format that was asked for, else the one the file's name says; both must agree."""
+    named = {suffix: form for form, suffix in SUFFIX.items()}
+    if out is None:
+        return asked or Format.ONNX
+    if out.suffix not in named:
+        if asked is None or out.suffix:
+            raise typer.BadParameter(f"{out}: expected a name that ends in {' or '.join(named)}", param_hint="--out")
+        return asked
+    if asked not in (None, named[out.suffix]):
+        raise typer.BadParameter(
+            f"{asked} goes into a file that ends in {SUFFIX[asked]}, got {out}", param_hint="--out"
+        )
+    return named[out.suffix]

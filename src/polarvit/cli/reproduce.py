@@ -166,6 +166,10 @@ def list_experiments(results: Path, name: str | None = None) -> None:
             columns = ("row", "paper", "ours", "measured, or command")
             out.print(table("", columns, listing.lines(experiment, results), text=columns))
         out.print()
+    if not any(results.glob("**/*.json")):
+        out.print(
+            escape(f"There are no records in {results}. Those of the project lie in its repository: --out names them.")
+        )
 
 
 def run_experiment(name: str, settings: Settings) -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,9 +30,6 @@ DataPath = Annotated[
     str | None,
     typer.Option("--data", help="Prepared folder, folder of class folders, or digits (data.path).", metavar="PATH"),
 ]
-
-ADAPTABLE = ("img_size", "dropout", "drop_path", "drop_path_schedule", "implementation")
-"""Options of a recipe's model that apply to weights which already have an architecture."""
 
 
 def register(app: typer.Typer) -> None:
@@ -100,7 +97,7 @@ def finetune(
 
     loaded = load(recipe, [*(sets or []), *_flags(seed, data)])
     run(
-        starting_from(weights, loaded),
+        starting_from(weights, load(recipe), loaded, Path(recipe).stem),
         out or Path("runs") / f"{Path(recipe).stem}-finetuned",
         resume=resume,
         device=device,
@@ -120,17 +117,36 @@ def located(recipe: str | None, out: Path | None, resume: bool) -> tuple[str | P
     return out / "recipe.yaml", out
 
 
-def starting_from(weights: str, recipe: Recipe) -> Recipe:
-    """The recipe with these weights to start from, and their architecture."""
+def starting_from(weights: str, shipped: Recipe, asked: Recipe, called: str) -> Recipe:
+    """The recipe (`called` so) as it was asked for, with these weights to start from, and their architecture."""
     from polarvit.cli.trained import registered, weights_folder
-    from polarvit.models.weights import CONFIG, find, read_config
+    from polarvit.models.weights import ADAPTABLE, CONFIG, find, read_config
 
     folder = weights_folder(weights)
     stored = read_config(find(folder) / CONFIG)
-    options = {"img_size": stored["config"]["img_size"]}
-    options |= {key: value for key, value in recipe.model.options.items() if key in ADAPTABLE}
     name = registered(stored["architecture"])
-    return replace(recipe, model=replace(recipe.model, name=name, options=options, pretrained=folder))
+    decided = {"name": name, "pretrained": folder, **{f"options.{key}": x for key, x in stored["config"].items()}}
+    for key, value in set_of_the_model(shipped, asked).items():
+        if key not in (f"options.{each}" for each in ADAPTABLE) and decided.get(key) != value:
+            raise typer.BadParameter(
+                f"model.{key} is decided by the weights; of the model, only {', '.join(ADAPTABLE)} can be set",
+                param_hint="--set",
+            )
+    options = {"img_size": stored["config"]["img_size"]}
+    options |= {key: value for key, value in asked.model.options.items() if key in ADAPTABLE}
+    model = replace(asked.model, name=name, options=options, pretrained=folder)
+    return replace(asked, title=f"{name} from {weights}, fine-tuned by {called}", model=model)
+
+
+def set_of_the_model(shipped: Recipe, asked: Recipe) -> dict[str, Any]:
+    """What is said of the model beyond the recipe's own words."""
+
+    def said(recipe: Recipe) -> dict[str, Any]:
+        model = recipe.model
+        options = {f"options.{key}": value for key, value in model.options.items()}
+        return {"name": model.name, "pretrained": model.pretrained, **options}
+
+    return {key: value for key, value in said(asked).items() if said(shipped).get(key) != value}
 
 
 def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:

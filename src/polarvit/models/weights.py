@@ -37,6 +37,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 PACKAGED = Path(__file__).parent / "pretrained"
 """Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
 
+ADAPTABLE = ("img_size", "num_classes", "dropout", "drop_path", "drop_path_schedule", "implementation")
+"""Config fields that may differ from those the weights were trained with; the others are the network they belong to."""
+
 _CONFIG_KEYS = {"format_version", "architecture", "config", "preprocessing"}
 _OPTIONAL_KEYS = {"class_names", "padding"}
 _PADDINGS = ("zeros", "minimum")
@@ -96,13 +99,16 @@ def load_pretrained(
 ) -> VisionModel:
     """The model `name` with its weights, in evaluation mode: a packaged tag, else a local folder, else a hub id.
 
-    `overrides` are config fields. Another `num_classes` leaves the stored classifier out and says so; another
-    `img_size` resizes a learned position table. Everything else must fit exactly.
+    `overrides` are config fields, of which `ADAPTABLE` may differ from the stored ones. Another `num_classes` leaves
+    the stored classifier out and says so; another `img_size` resizes a learned position table. A bare architecture
+    means its only packaged tag, and says so.
     """
     from polarvit.models.registry import model_class
 
     options = {"revision": revision, "token": token, "cache_dir": cache_dir}
     folder = find(str(name), force_download=force_download, local_files_only=local_files_only, **options)
+    if folder.parent == PACKAGED and folder.name != name:
+        warnings.warn(f"{name}: these are the weights {folder.name}", stacklevel=3)
     described = read_config(folder / CONFIG)
     cls = model_class(described["architecture"])
     if cls is None:
@@ -113,6 +119,12 @@ def load_pretrained(
     except ValueError as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
     config = type(stored).from_dict({**stored.to_dict(), **overrides})
+    for key, value in config.to_dict().items():
+        if key not in ADAPTABLE and value != stored.to_dict()[key]:
+            raise WeightsError(
+                f"{name}: its weights belong to a network with {key} {stored.to_dict()[key]!r}, got {value!r}; "
+                f"only {', '.join(ADAPTABLE)} may differ"
+            )
     state = read_weights(folder / WEIGHTS, described["architecture"])
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
@@ -145,6 +157,11 @@ def find(name: str, **options: Any) -> Path:
         return Path(name)
     if _HUB_ID.fullmatch(name):
         return _download(name, **options)
+    from polarvit.models.registry import list_models
+
+    if name in list_models():
+        there = ", ".join(list_pretrained()) or "there are none yet"
+        raise WeightsError(f"no weights of '{name}' come with the package ({there}); a folder or a hub id has others")
     raise WeightsError(
         f"'{name}' is not a packaged tag ({', '.join(list_pretrained()) or 'there are none yet'}), "
         "not a folder, and not a hub id like 'owner/name'"

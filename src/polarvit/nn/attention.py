@@ -73,6 +73,8 @@ class PolarAttention(nn.Module):
         begin: bool = False,
     ) -> PolarPoint | Begun:
         """The point; with `begin` the output layer is left `Begun`."""
+        if x.dim != self.dim:
+            raise ValueError(f"PolarAttention: expected points of dimension {self.dim}, got {x.dim}")
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape):
             expected, got = f"{torch.bool} {list(x.shape)}", f"{mask.dtype} {list(mask.shape)}"
             raise ValueError(f"PolarAttention: mask must be {expected}, got {got}")

@@ -94,6 +94,8 @@ class PolarLinear(nn.Module):
 
     def forward(self, x: PolarPoint, *, k: float | Tensor = 1.0, begin: bool = False) -> PolarPoint | Begun:
         """The point; with `begin` it is left `Begun`, for a `BoostResidual` to finish."""
+        if not isinstance(x, PolarPoint):
+            raise TypeError(f"PolarLinear: expected a PolarPoint, got a {type(x).__name__}; from_space makes points")
         if x.dim != self.in_features:
             raise ValueError(f"PolarLinear: expected points of dimension {self.in_features}, got {x.dim}")
         y = rough_product(x.direction, self.joined_weight())

@@ -34,6 +34,8 @@ class GyroLayerNorm(nn.Module):
 
     def __init__(self, dim: int, eps: float = 1e-5, k: float = 1.0, *, before_product: bool = False) -> None:
         super().__init__()
+        if not eps >= 0:
+            raise ValueError(f"GyroLayerNorm: eps must be 0 or more, got {eps}")
         self.dim, self.eps, self.before_product = dim, eps, before_product
         self.log_gain = nn.Parameter(torch.tensor(math.log(math.sqrt(k) * math.asinh(math.sqrt(dim / k)))))
         self.bias = nn.Parameter(torch.zeros(dim))

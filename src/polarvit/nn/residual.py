@@ -71,6 +71,9 @@ class BoostResidual(Residual):
             )
         else:
             point = step.finish(k=k) if isinstance(step, Begun) else step
+            if point.direction.shape != x.direction.shape:
+                shapes = f"{list(x.direction.shape)} and {list(point.direction.shape)}"
+                raise ValueError(f"BoostResidual: expected points and steps of one shape, got {shapes}")
             radius, direction = boost_residual(a, x.direction, rescale(point.radius, k), point.direction, *factors)
         return PolarPoint(restore(radius, k), direction)
 

@@ -24,6 +24,8 @@ def param_groups(
     rates do not decay unless `decay_gains`, position tables only with `decay_tables`. `k` is the curvature constant of
     the points: by default the model's own, learnable or not.
     """
+    if not lr >= 0 or not weight_decay >= 0:
+        raise ValueError(f"param_groups: lr and weight_decay must be non-negative, got {lr}, {weight_decay}")
     tagged: dict[Role, list[Tagged]] = {role: [] for role in Role}
     told = {
         Role.TABLE: Role.ORDINARY if decay_tables else Role.NO_DECAY,
