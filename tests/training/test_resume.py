@@ -334,6 +334,20 @@ def test_other_settings_go_on_with_a_warning(whole: Path, tmp_path: Path) -> Non
     ):
         train(changed, tmp_path / "run", resume=True, device="cpu", quiet=True, stop_after=1)
     assert not [warning for warning in caught if "log_every" in str(warning.message)]
+    assert [warning for warning in caught if "the run goes on with other settings" in str(warning.message)]
+
+
+def test_a_finished_run_does_not_go_on_with_other_settings(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.warns(UserWarning, match="finished and stays as it is, though settings differ: optim.lr"):
+        train(
+            tiny_recipe("train.ema=0.99", "optim.clip=1.0", "optim.lr=1e-3"),
+            tmp_path / "run",
+            resume=True,
+            device="cpu",
+        )
+    assert differing(before, weights(tmp_path / "run")) == []
 
 
 def test_a_folder_with_a_run_is_not_overwritten(whole: Path) -> None:

@@ -179,7 +179,8 @@ def _way_out(split: str, meta: dict[str, Any]) -> str:
     if split not in missing:
         return ""
     words = " ".join(f"--{name} 0.1" for name in missing)
-    return f"; to hold images out: polarvit data prepare SOURCE NEW-FOLDER {words}"
+    instead = "; to measure on the test images: --set data.validation=test" if "test" in meta["splits"] else ""
+    return f"; to hold images out: polarvit data prepare SOURCE NEW-FOLDER {words}{instead}"
 
 
 class PackedDataset:

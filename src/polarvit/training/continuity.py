@@ -23,10 +23,12 @@ DATA_DECIDES = "num_classes"
 """The one field of a model's config that is not its own."""
 
 
-def check(before: dict[str, Any], recipe: Recipe, config: dict[str, Any] | None = None) -> None:
+def check(
+    before: dict[str, Any], recipe: Recipe, config: dict[str, Any] | None = None, *, finished: bool = False
+) -> None:
     """Raise if `recipe` cannot continue a run that began with the settings `before`; warn if it would differ.
 
-    `config` is that of the run's model, if it was saved.
+    `config` is that of the run's model, if it was saved. A run that is `finished` does not go on with anything.
     """
     old, new = in_full(completed(before), plain(continued(recipe, before, config)), config)
     changed = {path: pair for path, *pair in differences(old, new) if not free(path, recipe)}
@@ -35,9 +37,9 @@ def check(before: dict[str, Any], recipe: Recipe, config: dict[str, Any] | None 
     if forbidden:
         raise CheckpointError(f"another run is in this folder: {'; '.join(forbidden)}; use another folder")
     if spelt:
-        warnings.warn(
-            f"the run goes on with other settings than it began with: {'; '.join(spelt.values())}", stacklevel=3
-        )
+        goes_on = "the run goes on with other settings than it began with"
+        how = "the run is finished and stays as it is, though settings differ" if finished else goes_on
+        warnings.warn(f"{how}: {'; '.join(spelt.values())}", stacklevel=3)
 
 
 def completed(before: dict[str, Any]) -> dict[str, Any]:

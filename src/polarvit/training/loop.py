@@ -333,7 +333,8 @@ class Trainer:
         if state["step"] > self.recipe.train.steps:
             text = f"the run has done {state['step']} steps already, train.steps is {self.recipe.train.steps}"
             raise checkpoint.CheckpointError(f"{text}; use another folder for a shorter run")
-        continuity.check(state["recipe"], self.recipe, state.get("config"))
+        finished = state["step"] == self.recipe.train.steps and self.folder.finished(state["step"])
+        continuity.check(state["recipe"], self.recipe, state.get("config"), finished=finished)
         try:
             self.model.load_state_dict(parts["model"])
             if self.average is not None:

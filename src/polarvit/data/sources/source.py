@@ -44,7 +44,8 @@ class Source(Protocol):
 def require_split(source: Source, split: str) -> None:
     """Raise unless the source has a split of that name."""
     if split not in source.splits:
-        raise DataError(f"{source.description} has no split '{split}'; it has {', '.join(source.splits)}")
+        hint = "; put images to hold out into a folder val beside train" if split == "validation" else ""
+        raise DataError(f"{source.description} has no split '{split}'; it has {', '.join(source.splits)}{hint}")
 
 
 def rgb(image: Image.Image) -> Image.Image:
