@@ -226,6 +226,15 @@ def test_finetuning_refuses_what_the_weights_decide(run: Path, recipe: Path, set
     assert f"model.{key} is decided by the weights" in flat(result.stderr)
 
 
+def test_finetuning_takes_a_recipe_without_data_and_what_the_weights_say_themselves(run: Path, tmp_path: Path) -> None:
+    values = yaml.safe_load(tiny_yaml(train={"steps": 1, "batch_size": 4, "precision": "fp32"}))
+    del values["data"]
+    (tmp_path / "no-data.yaml").write_text(yaml.safe_dump(values))
+    words = ["--data", "digits", "--set", "model.options.heads=2", "--set", "model.options.rate=4.0"]
+    done("finetune", run, tmp_path / "no-data.yaml", *words, "--out", tmp_path / "fine", "--device", "cpu")
+    assert json.loads((tmp_path / "fine" / "model" / "config.json").read_text())["config"]["heads"] == 2
+
+
 def test_finetuning_from_nothing_is_one_line(recipe: Path, tmp_path: Path) -> None:
     result = call("finetune", tmp_path / "nothing", recipe)
     assert result.exit_code == 1

@@ -86,7 +86,10 @@ def test_a_quick_look_prints_and_records_what_holds(tmp_path: Path, capsys: pyte
     assert all(row["trained"]["lost"] == 0 for row in polar)
     assert ambient[-1]["kept"]["lost"] > 0
     assert ambient[-1]["trained"] is None
-    assert record["summary"]["polar"] == "keeps it to radius 11.2, trains it to radius 11.2"
+    assert (
+        record["summary"]["polar"]
+        == "as good as float64 to radius 11.2 placed (worst distortion), 11.2 trained (average)"
+    )
     assert "ambient" in capsys.readouterr().out
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from polarvit.geometry import (
+    PolarPoint,
+    PolarTangent,
     centroid,
     distance,
     exp_map,
@@ -17,9 +19,12 @@ from polarvit.geometry import (
     gyroneg,
     gyroscale,
     log_map,
+    pairwise_distance,
+    riemannian_gradient,
     to_ambient,
     to_ball,
     to_tangent0,
+    transport,
 )
 
 with warnings.catch_warnings():
@@ -53,15 +58,38 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7)
 
 
+def ambient_vector(p: PolarPoint, xi: PolarTangent, k: float) -> torch.Tensor:
+    """The tangent vector at p on the hyperboloid [..., n+1]: outward is (sinh a, cosh a u), across is (0, t)."""
+    a = (p.radius / k**0.5).unsqueeze(-1)
+    outward = torch.cat([torch.sinh(a), torch.cosh(a) * p.direction], -1)
+    across = torch.nn.functional.pad(xi.perpendicular, (1, 0))
+    return xi.radial.unsqueeze(-1) * outward + across
+
+
 def test_on_the_hyperboloid(v: torch.Tensor, k: float, lorentz: Any) -> None:
-    p, q = from_tangent0(v[0]), from_tangent0(v[1])
-    x, y = to_ambient(p, k=k), to_ambient(q, k=k)
+    p, q, z = (from_tangent0(each) for each in (*v, v.flip(1)[0]))
+    x, y, w = (to_ambient(point, k=k) for point in (p, q, z))
     time = torch.zeros(6, 1, dtype=F64)
     same(lorentz.expmap0(torch.cat([time, v[0]], -1)), x)
     same(lorentz.logmap0(x)[:, 1:], to_tangent0(p))
     same(lorentz.dist(x, y), distance(p, q, k=k))
+    same(lorentz.dist(x.unsqueeze(1), y.unsqueeze(0)), pairwise_distance(p, q, k=k))
     same(lorentz.expmap(x, lorentz.transp0(x, lorentz.logmap0(y))), to_ambient(gyroadd(p, q, k=k), k=k))
-    same(to_ambient(exp_map(p, log_map(p, q, k=k), k=k), k=k), lorentz.expmap(x, lorentz.logmap(x, y)))
+    xi = log_map(p, z, k=k)
+    same(ambient_vector(p, xi, k), lorentz.logmap(x, w))
+    half = PolarTangent(xi.radial / 2, xi.perpendicular / 2)
+    same(to_ambient(exp_map(p, half, k=k), k=k), lorentz.expmap(x, ambient_vector(p, half, k)))
+    same(ambient_vector(q, transport(p, q, xi, k=k), k), lorentz.transp(x, y, lorentz.logmap(x, w)))
+
+
+def test_gradients_are_those_of_the_manifold(v: torch.Tensor, k: float, lorentz: Any) -> None:
+    p, q = from_tangent0(v[0]), from_tangent0(v[1])
+    stored = p.map(lambda part: part.clone().requires_grad_())
+    distance(stored, q, k=k).sum().backward()
+    found = riemannian_gradient(p, stored.map(lambda part: part.grad), k=k)
+    x = to_ambient(p, k=k).requires_grad_()
+    lorentz.dist(x, to_ambient(q, k=k)).sum().backward()
+    same(ambient_vector(p, found, k), lorentz.egrad2rgrad(x.detach(), x.grad))
 
 
 def test_in_the_ball(v: torch.Tensor, k: float, ball: Any) -> None:
@@ -75,13 +103,7 @@ def test_in_the_ball(v: torch.Tensor, k: float, ball: Any) -> None:
     same(ball.mobius_scalar_mul(torch.tensor(0.7, dtype=F64), x), to_ball(gyroscale(p, 0.7), k=k))
     weights = torch.arange(1, 7, dtype=F64)
     same(ball.weighted_midpoint(x, weights), to_ball(centroid(p, weights, k=k), k=k))
-
-
-def test_tangent_vectors_have_the_length_they_have_there(v: torch.Tensor, k: float, lorentz: Any, ball: Any) -> None:
-    p, q = from_tangent0(v[0]), from_tangent0(v[1])
     xi = log_map(p, q, k=k)
-    length = torch.hypot(xi.radial, xi.perpendicular.norm(dim=-1))
-    x, y = to_ambient(p, k=k), to_ambient(q, k=k)
-    same(lorentz.norm(lorentz.logmap(x, y)), length)
-    x, y = to_ball(p, k=k), to_ball(q, k=k)
-    same(ball.norm(x, ball.logmap(x, y)), length)
+    same(ball.norm(x, ball.logmap(x, y)), torch.hypot(xi.radial, xi.perpendicular.norm(dim=-1)))
+    half = PolarTangent(xi.radial / 2, xi.perpendicular / 2)
+    same(ball.expmap(x, ball.logmap(x, y) / 2), to_ball(exp_map(p, half, k=k), k=k))

@@ -49,7 +49,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_public_weights_give_the_logits_of_the_network_they_describe(file: Path) -> None:
-    model = from_public(read_public(file)).double()
+    model = from_public(read_public(file), heads=HEADS).double()
     images = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     state = restated.State({key: tensor.double().numpy() for key, tensor in public().items()})
     expected = np.stack([restated.deit(state, image.numpy(), HEADS, PATCH) for image in images])
@@ -57,7 +57,7 @@ def test_public_weights_give_the_logits_of_the_network_they_describe(file: Path)
 
 
 def test_what_was_read_can_be_saved_and_fine_tuned(tmp_path: Path) -> None:
-    model = from_public(public())
+    model = from_public(public(), heads=HEADS)
     assert model.default_cfg["mean"] == (0.485, 0.456, 0.406)
     model.save_pretrained(tmp_path / "model")
     with pytest.warns(UserWarning, match="classifier of 5 classes was left out"):
@@ -68,7 +68,7 @@ def test_what_was_read_can_be_saved_and_fine_tuned(tmp_path: Path) -> None:
 
 
 def test_a_file_without_classifier_is_a_model_without() -> None:
-    model = from_public(public(head__weight=None, head__bias=None))
+    model = from_public(public(head__weight=None, head__bias=None), heads=HEADS)
     assert model.num_classes == 0
     assert model(torch.zeros(1, 3, SIDE, SIDE)).shape == (1, DIM)
 
@@ -90,11 +90,24 @@ def test_deit_small_has_the_published_size() -> None:
         ({"blocks__0__ls1__gamma": torch.ones(DIM)}, "unknown key blocks.0.ls1.gamma"),
         ({"blocks__1__attn__qkv__bias": None}, "missing key blocks.1.attention.qkv.bias"),
         ({"norm__bias": torch.zeros(3)}, "norm.bias has shape [3], expected [128]"),
+        ({"head__bias": torch.zeros(2, 5)}, "unknown keys head.bias, head.weight"),
+        ({"cls_token": torch.zeros(DIM)}, "cls_token has shape [128], expected 3 axes"),
+        ({"cls_token": torch.zeros(1, 2, DIM)}, "token has shape [256], expected [128]"),
+        ({"patch_embed__proj__weight": torch.zeros(DIM, 48)}, "patch_embed.proj.weight has shape [128, 48]"),
+        ({"blocks__7__norm1__weight": torch.ones(DIM)}, "found [0, 1, 7]"),
+        ({"blocks__0__norm1__weight": None, "blocks__1__norm1__weight": None}, "found []"),
     ],
 )
 def test_other_networks_are_refused_by_name(changed: dict[str, Tensor | None], words: str) -> None:
     with pytest.raises(WeightsError, match=f"some.pth: .*{re.escape(words)}"):
-        from_public(public(**changed), "some.pth")
+        from_public(public(**changed), "some.pth", heads=HEADS)
+
+
+def test_heads_that_are_not_known_must_be_said() -> None:
+    with pytest.raises(WeightsError, match=r"of width 128 it must be said; known are 192 \(3\)"):
+        from_public(public())
+    with pytest.raises(WeightsError, match="of width 128 3 do not divide it"):
+        from_public(public(), heads=3)
 
 
 class Trap:
@@ -116,7 +129,7 @@ def test_a_file_is_read_and_never_executed(tmp_path: Path, content: bytes, capsy
 def test_the_command_writes_a_folder_to_start_from(tmp_path: Path) -> None:
     torch.save({"model": public()}, tmp_path / "public.pth")
     assert "128, MLP 256, 2 heads, patch 4, 12 px, 5 classes" in flat(
-        done("models", "import", tmp_path / "public.pth", "--out", tmp_path / "model")
+        done("models", "import", tmp_path / "public.pth", "--out", tmp_path / "model", "--heads", 2)
     )
     (tmp_path / "tiny.yaml").write_text(tiny_yaml())
     done("finetune", tmp_path / "model", tmp_path / "tiny.yaml", "--out", tmp_path / "run", "--device", "cpu")

@@ -190,15 +190,20 @@ def test_weights_of_another_model_are_named(narrow, saved, tmp_path) -> None:
         load_pretrained(tmp_path / "model", mlp_dim=64)
 
 
-@pytest.mark.parametrize(
-    "other", [{"k": 2.0}, {"position": "joint"}, {"in_chans": 1}, {"alpha": 0.5}, {"norm_eps": 1e-3}]
-)
+@pytest.mark.parametrize("other", [{"k": 2.0}, {"position": "joint"}, {"in_chans": 1}, {"norm_eps": 1e-3}])
 def test_another_network_than_that_of_the_weights_is_refused(saved, other) -> None:
     key, value = next(iter(other.items()))
     with pytest.raises(WeightsError, match=f"a network with {key} .*, got {value!r}"):
         load_pretrained(saved, **other)
     stored = {key: getattr(load_pretrained(saved).config, key)}
     assert load_pretrained(saved, **stored).config == load_pretrained(saved).config
+
+
+def test_how_fresh_weights_are_drawn_does_not_matter_to_trained_ones(saved, images) -> None:
+    with pytest.warns(UserWarning, match="alpha says how fresh weights are drawn; these stay as they are"):
+        model = load_pretrained(saved, alpha=0.5)
+    assert model.config == load_pretrained(saved).config
+    assert torch.equal(model(images), load_pretrained(saved)(images))
 
 
 @pytest.mark.parametrize(

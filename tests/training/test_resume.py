@@ -69,7 +69,7 @@ def test_killed_at_random_moments_it_resumes_to_the_same_weights(whole: Path, tm
         process.join(120)
     calls = int((tmp_path / "counted" / "calls").read_text())
     for _ in range(3):
-        with started(die_at_call, RECIPE, folder, draw.randrange(calls // 2, calls)) as process:
+        with started(die_at_call, RECIPE, folder, draw.randrange(calls * 13 // 20, calls)) as process:
             process.join(120)
             killed.append(process.exitcode)
     assert killed[0] == -signal.SIGKILL

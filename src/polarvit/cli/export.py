@@ -83,12 +83,12 @@ def format_of(out: Path | None, asked: Format | None) -> Format:
     named = {suffix: form for form, suffix in SUFFIX.items()}
     if out is None:
         return asked or Format.ONNX
-    if out.suffix not in named:
-        if asked is None or out.suffix:
+    if out.suffix.lower() not in named:
+        if asked is None:
             raise typer.BadParameter(f"{out}: expected a name that ends in {' or '.join(named)}", param_hint="--out")
         return asked
-    if asked not in (None, named[out.suffix]):
+    if asked not in (None, named[out.suffix.lower()]):
         raise typer.BadParameter(
             f"{asked} goes into a file that ends in {SUFFIX[asked]}, got {out}", param_hint="--out"
         )
-    return named[out.suffix]
+    return named[out.suffix.lower()]

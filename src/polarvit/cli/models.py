@@ -119,6 +119,9 @@ def import_public(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="New folder for weights and config.", show_default=False)],
+    heads: Annotated[
+        int | None, typer.Option("--heads", min=1, help="Attention heads. Default: those of the published width.")
+    ] = None,
 ) -> None:
     """Read public weights of a plain ViT (DeiT, or timm's with a class token) into a folder to start from.
 
@@ -133,7 +136,7 @@ def import_public(
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise typer.BadParameter(f"{out} exists and is not an empty folder", param_hint="--out")
-    model = from_public(read_public(file), str(file))
+    model = from_public(read_public(file), str(file), heads)
     model.save_pretrained(out)
     c = model.config
     typer.echo(f"{out}: {model.architecture}, {c.shape}, {c.image[0]} px, {c.num_classes:,} classes")

@@ -86,7 +86,7 @@ def finetune(
     """Train weights you have on other data, as a recipe says.
 
     The weights decide the architecture; of the recipe's model options only the
-    image size, dropout and stochastic depth apply. The classifier starts fresh
+    image size, dropout, stochastic depth and implementation apply. The classifier starts fresh
     if the number of classes differs.
 
     \b
@@ -97,7 +97,7 @@ def finetune(
 
     loaded = load(recipe, [*(sets or []), *_flags(seed, data)])
     run(
-        starting_from(weights, load(recipe), loaded, Path(recipe).stem),
+        starting_from(weights, loaded, Path(recipe).stem, sets or []),
         out or Path("runs") / f"{Path(recipe).stem}-finetuned",
         resume=resume,
         device=device,
@@ -117,36 +117,41 @@ def located(recipe: str | None, out: Path | None, resume: bool) -> tuple[str | P
     return out / "recipe.yaml", out
 
 
-def starting_from(weights: str, shipped: Recipe, asked: Recipe, called: str) -> Recipe:
-    """The recipe (`called` so) as it was asked for, with these weights to start from, and their architecture."""
+def starting_from(weights: str, recipe: Recipe, called: str, sets: list[str]) -> Recipe:
+    """The recipe (`called` so) with these weights to start from, and their architecture.
+
+    The recipe's own words on the model give way to the weights; what a person set (`sets`) must not contradict them.
+    """
     from polarvit.cli.trained import registered, weights_folder
-    from polarvit.models.weights import ADAPTABLE, CONFIG, find, read_config
+    from polarvit.models.registry import entry
+    from polarvit.models.weights import ADAPTABLE, CONFIG, DRAWN, find, read_config
+    from polarvit.training.recipe import apply
 
     folder = weights_folder(weights)
     stored = read_config(find(folder) / CONFIG)
     name = registered(stored["architecture"])
-    decided = {"name": name, "pretrained": folder, **{f"options.{key}": x for key, x in stored["config"].items()}}
-    for key, value in set_of_the_model(shipped, asked).items():
-        if key not in (f"options.{each}" for each in ADAPTABLE) and decided.get(key) != value:
-            raise typer.BadParameter(
-                f"model.{key} is decided by the weights; of the model, only {', '.join(ADAPTABLE)} can be set",
-                param_hint="--set",
-            )
-    options = {"img_size": stored["config"]["img_size"]}
-    options |= {key: value for key, value in asked.model.options.items() if key in ADAPTABLE}
-    model = replace(asked.model, name=name, options=options, pretrained=folder)
-    return replace(asked, title=f"{name} from {weights}, fine-tuned by {called}", model=model)
-
-
-def set_of_the_model(shipped: Recipe, asked: Recipe) -> dict[str, Any]:
-    """What is said of the model beyond the recipe's own words."""
-
-    def said(recipe: Recipe) -> dict[str, Any]:
-        model = recipe.model
-        options = {f"options.{key}": value for key, value in model.options.items()}
-        return {"name": model.name, "pretrained": model.pretrained, **options}
-
-    return {key: value for key, value in said(asked).items() if said(shipped).get(key) != value}
+    config = entry(name).model.config_class.from_saved(stored["config"]).to_dict()
+    asked: dict[str, Any] = {}
+    for each in sets:
+        apply(asked, each)
+    wanted = asked.get("model", {})
+    given = {"name": name, "pretrained": folder}
+    wrong = [key for key in given if wanted.get(key, given[key]) != given[key]]
+    wrong += [
+        f"options.{key}"
+        for key, value in wanted.get("options", {}).items()
+        if key not in (*ADAPTABLE, *DRAWN) and value != config.get(key)
+    ]
+    if wrong:
+        free = ", ".join(key for key in ADAPTABLE if key in config and key != "num_classes")
+        raise typer.BadParameter(
+            f"model.{wrong[0]} is decided by the weights; of the model's options only {free} can be set",
+            param_hint="--set",
+        )
+    kept = {key: value for key, value in recipe.model.options.items() if key in ADAPTABLE and key != "num_classes"}
+    options = {"img_size": config["img_size"], **{key: value for key, value in kept.items() if key in config}}
+    model = replace(recipe.model, name=name, options=options, pretrained=folder)
+    return replace(recipe, title=f"{name} from {weights}, fine-tuned by {called}", model=model)
 
 
 def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:

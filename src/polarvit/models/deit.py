@@ -3,7 +3,7 @@
     state = read_public("deit_small_patch16_224-cd65a155.pth")
     model = from_public(state)                                   # a DeiT of the size that the weights have
 
-The file is timm's way to name such a network, so every plain ViT of timm with a class token is read.
+The file is timm's way to name such a network, so plain ViTs of timm with a class token are read too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from polarvit.models.entry import Entry
 from polarvit.models.vit import ViT
 from polarvit.models.weights import WeightsError, fill
 
-HEAD_WIDTH = 64
+HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}
+"""Heads of the published networks, by width."""
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"dim": 192, "mlp_dim": 768, "heads": 3},
     "small": {"dim": 384, "mlp_dim": 1536, "heads": 6},
@@ -42,6 +43,7 @@ OURS = {
     "mlp.fc2": "mlp.2",
 }
 """timm's names of what is called otherwise here."""
+_BLOCK = re.compile(r"blocks\.(\d{1,4})\.norm1\.weight$")
 
 
 class DeiT(ViT):
@@ -89,43 +91,56 @@ def read_public(file: str | Path) -> dict[str, Tensor]:
     for key in ("model", "state_dict"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
         raise WeightsError(f"{path}: expected tensors by name, or such under 'model' or 'state_dict'")
     return state
 
 
-def from_public(state: dict[str, Tensor], source: str = "public weights") -> DeiT:
+def from_public(state: dict[str, Tensor], source: str = "public weights", heads: int | None = None) -> DeiT:
     """The model whose weights `state` holds in timm's names; size, patch, image and classes are read off the shapes.
 
-    A patch is (row, column, channel) here and (channel, row, column) there. The number of heads is not in the weights:
-    they are taken to be 64 wide, as in every published size.
+    A patch is (row, column, channel) here and (channel, row, column) there. How many heads there are is not in the
+    weights: known for the usual widths (`HEADS`), it must be said for others.
     """
     ours = {_named(key): tensor for key, tensor in state.items()}
-    needed = {"token", "table", "embed.weight", "blocks.0.mlp.0.weight"}
-    if missing := sorted(needed - set(ours)):
-        raise WeightsError(f"{source}: no {_named(missing[0], back=True)}: not a plain ViT with a class token")
+    ranks = {"token": 3, "table": 3, "embed.weight": 4, "embed.bias": 1, "blocks.0.mlp.0.weight": 2}
+    for key, rank in ranks.items():
+        if key not in ours:
+            raise WeightsError(f"{source}: no {_named(key, back=True)}: not a plain ViT with a class token")
+        if ours[key].ndim != rank:
+            raise WeightsError(
+                f"{source}: {_named(key, back=True)} has shape {list(ours[key].shape)}, expected {rank} axes"
+            )
     if "dist_token" in ours:
         raise WeightsError(f"{source}: has a dist_token; distilled models have two heads and are not read")
-    patches = ours["embed.weight"]
-    dim, channels, patch = patches.shape[0], *patches.shape[1:3]
+    patches, blocks = ours["embed.weight"], {int(found[1]) for key in ours if (found := _BLOCK.match(key))}
+    dim, channels, patch = patches.shape[:3]
     rows = ours["table"].shape[1] - 1
-    side = math.isqrt(rows)
-    if patches.ndim != 4 or patches.shape[2] != patches.shape[3] or side**2 != rows or dim % HEAD_WIDTH:
+    side = math.isqrt(max(rows, 0))
+    if patches.shape[2] != patches.shape[3] or rows < 1 or side**2 != rows:
+        shapes = f"patches {list(patches.shape)} and {rows} positions"
+        raise WeightsError(f"{source}: expected square patches and a square grid, got {shapes}")
+    if not blocks or blocks != set(range(len(blocks))):
+        raise WeightsError(f"{source}: expected blocks from 0 on, each with a norm1.weight; found {sorted(blocks)}")
+    heads = heads or HEADS.get(dim)
+    if heads is None or dim % heads:
+        known = ", ".join(f"{width} ({count})" for width, count in HEADS.items())
+        got = "it must be said" if heads is None else f"{heads} do not divide it"
         raise WeightsError(
-            f"{source}: expected square patches, a square grid and a width in multiples of {HEAD_WIDTH}, got patches "
-            f"{list(patches.shape)} and {rows} positions"
+            f"{source}: the number of heads is not in the weights; of width {dim} {got}; known are {known}"
         )
     ours["embed.weight"] = patches.permute(0, 2, 3, 1).flatten(1)
-    ours["token"], ours["table"] = ours["token"].reshape(dim), ours["table"][0]
+    ours["token"], ours["table"] = ours["token"].flatten(), ours["table"].flatten(0, 1)
+    head = ours.get("head.bias")
     config = ViTConfig(
         img_size=side * patch,
         in_chans=channels,
-        num_classes=len(ours["head.weight"]) if "head.weight" in ours else 0,
+        num_classes=0 if head is None or head.ndim != 1 else len(head),
         patch_size=patch,
-        depth=1 + max(int(found[1]) for key in ours if (found := re.match(r"blocks\.(\d+)\.", key))),
+        depth=len(blocks),
         dim=dim,
         mlp_dim=len(ours["blocks.0.mlp.0.weight"]),
-        heads=dim // HEAD_WIDTH,
+        heads=heads,
         drop_path_schedule="linear",
         norm_eps=1e-6,
         plain_attention=True,

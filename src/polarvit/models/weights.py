@@ -31,14 +31,20 @@ from polarvit.models.model_card import MARK, model_card
 
 if TYPE_CHECKING:
     from polarvit.models.base import VisionModel
+    from polarvit.models.config import ImageConfig
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 PACKAGED = Path(__file__).parent / "pretrained"
 """Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
 
-ADAPTABLE = ("img_size", "num_classes", "dropout", "drop_path", "drop_path_schedule", "implementation")
-"""Config fields that may differ from those the weights were trained with; the others are the network they belong to."""
+ADAPTABLE = ("img_size", "num_classes", "dropout", "drop_path", "drop_path_schedule", "momentum", "implementation")
+"""Config fields that may differ from those the weights were trained with; the others are the network they belong to,"""
+DRAWN = (
+    *("position_std", "time_init", "target_radius", "calibration"),
+    *("rate", "rate_spread", "temperature", "alpha"),
+)
+"""or only say how fresh weights are drawn, which trained ones are past."""
 
 _CONFIG_KEYS = {"format_version", "architecture", "config", "preprocessing"}
 _OPTIONAL_KEYS = {"class_names", "padding"}
@@ -107,7 +113,7 @@ def load_pretrained(
 
     options = {"revision": revision, "token": token, "cache_dir": cache_dir}
     folder = find(str(name), force_download=force_download, local_files_only=local_files_only, **options)
-    if folder.parent == PACKAGED and folder.name != name:
+    if folder.parent == PACKAGED and str(name) == folder.name.partition(".")[0]:
         warnings.warn(f"{name}: these are the weights {folder.name}", stacklevel=3)
     described = read_config(folder / CONFIG)
     cls = model_class(described["architecture"])
@@ -118,13 +124,7 @@ def load_pretrained(
         names = checked_names(described["class_names"], stored.num_classes) if "class_names" in described else None
     except ValueError as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
-    config = type(stored).from_dict({**stored.to_dict(), **overrides})
-    for key, value in config.to_dict().items():
-        if key not in ADAPTABLE and value != stored.to_dict()[key]:
-            raise WeightsError(
-                f"{name}: its weights belong to a network with {key} {stored.to_dict()[key]!r}, got {value!r}; "
-                f"only {', '.join(ADAPTABLE)} may differ"
-            )
+    config = adapted(str(name), stored, overrides)
     state = read_weights(folder / WEIGHTS, described["architecture"])
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
@@ -143,6 +143,20 @@ def load_pretrained(
     model.class_names = names
     fill(model, state, fresh, str(folder / WEIGHTS))
     return model.eval()
+
+
+def adapted(name: str, stored: ImageConfig, overrides: dict[str, Any]) -> ImageConfig:
+    """The stored config with what may be overridden; another network is an error, what is past a warning."""
+    was, asked = stored.to_dict(), type(stored).from_dict({**stored.to_dict(), **overrides}).to_dict()
+    for key in [key for key in was if key not in ADAPTABLE and asked[key] != was[key]]:
+        if key not in DRAWN:
+            raise WeightsError(
+                f"{name}: its weights belong to a network with {key} {was[key]!r}, got {asked[key]!r}; "
+                f"only {', '.join(key for key in ADAPTABLE if key in was)} may differ"
+            )
+        warnings.warn(f"{name}: {key} says how fresh weights are drawn; these stay as they are", stacklevel=4)
+        asked[key] = was[key]
+    return type(stored).from_dict(asked)
 
 
 def find(name: str, **options: Any) -> Path:

@@ -31,14 +31,14 @@ class PolarEmbedding(nn.Module):
             )
         if not std >= 0:
             raise ValueError(f"PolarEmbedding: std must be 0 or more, got {std}")
-        self.v = nn.Parameter(std * torch.randn(count, dim))
+        self.v = nn.Parameter(std * torch.randn(count, dim) if std else torch.zeros(count, dim))
 
     @classmethod
     def starting_at(cls, points: PolarPoint) -> Self:
         """A table that starts at these points [count], in their dtype and on their device."""
         if points.direction.ndim != 2:
             raise ValueError(f"PolarEmbedding: expected points [count], got {list(points.shape)}")
-        table = cls(*points.direction.shape)
+        table = cls(*points.direction.shape, std=0.0)
         table.v = nn.Parameter(to_tangent0(points).detach().clone())
         return table
 

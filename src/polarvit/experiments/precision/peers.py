@@ -59,14 +59,17 @@ def geoopt_method() -> Method:
 
 
 def hypll_method() -> Method:
-    """hypll's Poincare ball; its midpoint is the Lorentz centroid seen in the ball."""
+    """hypll's Poincare ball; its midpoint is the Lorentz centroid seen in the ball.
+
+    Points are put where hypll's own maps put them, a margin inside the boundary: at radius 6.2 in float32.
+    """
     ball = quietly("hypll.manifolds.poincare_ball")
     tensors = quietly("hypll.tensors")
     # The curvature passes through a softplus unless it is told otherwise.
     manifold = ball.PoincareBall(ball.Curvature(1.0, constraining_strategy=lambda value: value))
 
     def put(points: PolarPoint) -> Any:
-        return tensors.ManifoldTensor(to_ball(points).float(), manifold=manifold, man_dim=-1)
+        return manifold.project(tensors.ManifoldTensor(to_ball(points).float(), manifold=manifold, man_dim=-1))
 
     def midpoint(points: PolarPoint) -> PolarPoint:
         return from_ball(manifold.midpoint(put(points), batch_dim=points.radius.ndim - 1).tensor.detach().double())

@@ -99,7 +99,10 @@ class Hypll(Stored):
         # The curvature passes through a softplus unless it is told otherwise.
         self.manifold = ball.PoincareBall(ball.Curvature(1.0, constraining_strategy=lambda value: value))
         tensors = quietly("hypll.tensors")
-        self.x = tensors.ManifoldParameter(to_ball(points).to(dtype), manifold=self.manifold, man_dim=-1)
+        kept = self.manifold.project(
+            tensors.ManifoldTensor(to_ball(points).to(dtype), manifold=self.manifold, man_dim=-1)
+        )
+        self.x = tensors.ManifoldParameter(kept.tensor, manifold=self.manifold, man_dim=-1)
 
     def distance(self, one: Tensor, other: Tensor) -> Tensor:
         found: Tensor = self.manifold.dist(self.x[one], self.x[other])
