@@ -16,18 +16,18 @@ CURVES = {
 }
 LABELS = {
     "distance": {
-        "ambient": (5.6, 2.5e-2, "ambient Lorentz\ncoordinates", "right"),
-        "hypll": (6.6, 7e-4, "hypll", "left"),
+        "ambient": (5.3, 2.5e-2, "ambient Lorentz\ncoordinates", "right"),
+        "hypll": (10.2, 4.0, "hypll: its ball ends at 6.2", "left"),
         "polarvit": (12.5, 1.1e-4, "polarvit", "left"),
     },
     "centroid": {
-        "ambient": (5.6, 2.5e-2, "ambient Lorentz\ncoordinates", "right"),
+        "ambient": (5.2, 2.5e-2, "ambient Lorentz\ncoordinates", "right"),
         "hypll": (9.4, 22.0, "hypll midpoint", "left"),
         "polarvit": (12.5, 2.4e-4, "polarvit", "left"),
     },
 }
 TITLES = {"distance": "Distance between points about 1.5 apart", "centroid": "Centroid of 64 points"}
-NAN_OFFSETS = {"ambient": (-36, 6), "hypll": (9, -4), "geoopt": (9, -4), "polarvit": (9, -4)}
+NAN_OFFSETS = {"ambient": (9, -9), "hypll": (9, -4), "geoopt": (9, -4), "polarvit": (9, -4)}
 
 
 def draw(path: Path, sweep: dict[str, Any]) -> None:
