@@ -57,6 +57,12 @@ def test_list_of_one_experiment_names_no_other() -> None:
     assert "no experiment 'ablatoin'" in flat(refused.output + refused.stderr)
 
 
+def test_list_says_where_records_would_be_if_there_are_none(tmp_path: Path) -> None:
+    assert f"no records in {tmp_path}" in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output)
+    (tmp_path / "trees.json").write_text('{"summary": {}}')
+    assert "no records" not in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output)
+
+
 @pytest.mark.parametrize(("failures", "code"), [([], 0), (["the sky is green"], 1)])
 def test_an_experiment_whose_claims_fail_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, failures: list[str], code: int
