@@ -167,9 +167,8 @@ def list_experiments(results: Path, name: str | None = None) -> None:
             out.print(table("", columns, listing.lines(experiment, results), text=columns))
         out.print()
     if not any(results.glob("**/*.json")):
-        out.print(
-            escape(f"There are no records in {results}. Those of the project lie in its repository: --out names them.")
-        )
+        text = f"There are no records in {results}. Those of the project lie in its repository: --out names them."
+        out.print(escape(text), soft_wrap=True)
 
 
 def run_experiment(name: str, settings: Settings) -> None:
