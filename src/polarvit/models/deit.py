@@ -47,7 +47,9 @@ _BLOCK = re.compile(r"blocks\.(\d{1,4})\.norm1\.weight$")
 
 
 class DeiT(ViT):
-    """DeiT without distillation (`ViTConfig`); a fresh one is drawn as its authors draw it."""
+    """DeiT without distillation (`ViTConfig`); fresh layers are drawn from a truncated normal of 0.02, as by its authors
+    (who draw the patch embedding otherwise).
+    """
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
