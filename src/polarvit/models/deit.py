@@ -47,8 +47,8 @@ _BLOCK = re.compile(r"blocks\.(\d{1,4})\.norm1\.weight$")
 
 
 class DeiT(ViT):
-    """DeiT without distillation (`ViTConfig`); fresh layers are drawn from a truncated normal of 0.02, as by its authors
-    (who draw the patch embedding otherwise).
+    """DeiT without distillation (`ViTConfig`); fresh layers are drawn from a truncated normal of 0.02, as by its
+    authors, who draw the patch embedding otherwise.
     """
 
     def __init__(self, config: ViTConfig) -> None:
