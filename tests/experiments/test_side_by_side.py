@@ -124,6 +124,7 @@ def test_mps_gets_a_daemon_of_its_own_that_is_stopped(
     control.write_text(CONTROL.format(log=log))
     control.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv(mps_module.PIPES, raising=False)
     monkeypatch.setattr(mps_module, "PROBE", "" if works else "raise SystemExit('no GPU under MPS')")
     said: list[str] = []
     with mps(said.append) as environment:
@@ -136,8 +137,18 @@ def test_mps_gets_a_daemon_of_its_own_that_is_stopped(
 
 
 def test_without_mps_workers_take_turns_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(mps_module.PIPES, raising=False)
     monkeypatch.setattr(mps_module.shutil, "which", lambda _: None)
     said: list[str] = []
     with mps(said.append) as environment:
         assert environment == {}
     assert "not installed" in said[0]
+
+
+def test_workers_join_a_daemon_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(mps_module.PIPES, "elsewhere")
+    monkeypatch.setattr(mps_module, "command", lambda *_: pytest.fail("started a daemon beside the one that runs"))
+    said: list[str] = []
+    with mps(said.append) as environment:
+        assert environment == {}
+    assert said == ["workers join the CUDA MPS daemon that CUDA_MPS_PIPE_DIRECTORY names"]

@@ -1,7 +1,9 @@
 """CUDA MPS for workers that share one GPU: their kernels then run at the same time instead of taking turns.
 
 The daemon is started for these workers alone, with pipes and logs in a temporary folder of its own, and stopped at the
-end. Where it is not installed, cannot start, or a program under it cannot reach the GPU, workers run without it.
+end. Where the environment names a daemon already (`CUDA_MPS_PIPE_DIRECTORY`), workers join that one: programs share a
+GPU only under one daemon. Where MPS is not installed, cannot start, or a program under it cannot reach the GPU, workers
+run without it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 CONTROL = "nvidia-cuda-mps-control"
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 SECONDS = 120
 """Longest wait for the daemon, and for a first program under it."""
 PROBE = "import torch; torch.ones(1, device='cuda').add_(1).item()"
@@ -24,12 +27,16 @@ PROBE = "import torch; torch.ones(1, device='cuda').add_(1).item()"
 @contextmanager
 def mps(say: Callable[[str], None]) -> Iterator[dict[str, str]]:
     """The environment that workers need to share the GPU; empty where MPS cannot be had, and `say` tells why."""
+    if PIPES in os.environ:
+        say(f"workers join the CUDA MPS daemon that {PIPES} names")
+        yield {}
+        return
     if shutil.which(CONTROL) is None:
         say(f"CUDA MPS is not installed ({CONTROL} is missing): workers take turns on the GPU")
         yield {}
         return
     folder = tempfile.mkdtemp(prefix="polarvit-mps-")  # short: a Unix socket's path has at most 107 characters
-    own = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
+    own = {PIPES: f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
     for path in own.values():
         os.mkdir(path)
     started = False

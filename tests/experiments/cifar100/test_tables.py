@@ -60,7 +60,7 @@ def test_every_record_is_that_of_its_row(module: Any, folder: str, least: int) -
 
 def test_rows_that_ran_while_calibration_moved_phi_0_say_so() -> None:
     former = {(sweep, "polar_vit_tiny-lr-1.5e-3"), (sweep, "polar_vit_tiny-lr-3e-3"), (products, "tf32")}
-    former |= {(products, "fp32"), (choices, "table"), (choices, "none"), (choices, "none-radius")}
+    former |= {(products, "fp32"), (products, "bf16"), (choices, "table"), (choices, "none"), (choices, "none-radius")}
     former |= {(variants, "offset"), (variants, "table"), (variants, "none-table")}
     for module in (table, sweep, products, choices, variants):
         for row in module.ROWS:
@@ -133,9 +133,10 @@ def test_a_table_of_another_length_does_not_replace_the_recorded_one(
 
 
 def test_only_products_differ_in_the_control() -> None:
-    tf32, fp32 = (resolved(row, 0, Settings()) for row in products.ROWS)
-    assert (tf32.train.precision, fp32.train.precision) == ("tf32", "fp32")
-    assert (tf32.model, tf32.optim, tf32.augment) == (fp32.model, fp32.optim, fp32.augment)
+    tf32, *others = (resolved(row, 0, Settings()) for row in products.ROWS)
+    assert [each.train.precision for each in (tf32, *others)] == ["tf32", "fp32", "bf16"]
+    for other in others:
+        assert (tf32.model, tf32.optim, tf32.augment) == (other.model, other.optim, other.augment)
 
 
 def results(**values: list[float]) -> list[Result]:

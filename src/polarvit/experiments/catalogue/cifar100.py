@@ -43,11 +43,15 @@ CIFAR100 = (
     ),
     Experiment(
         "cifar100-precision",
-        "TF32 against strict float32 products, Polar-ViT-Tiny at 11,710 steps, horoshift rates from 1, calibration by "
-        "phi_0, top-1 %",
+        "TF32 against strict float32 and bf16 products, Polar-ViT-Tiny at 11,710 steps, horoshift rates from 1, "
+        "calibration by phi_0, top-1 %",
         "our own: the control of `cifar100`, whose products are TF32",
         "polarvit.experiments.cifar100.products",
-        rows=(Row("tf32", "products in TF32", ""), Row("fp32", "products in strict float32", "")),
+        rows=(
+            Row("tf32", "products in TF32", ""),
+            Row("fp32", "products in strict float32", ""),
+            Row("bf16", "products in bf16", ""),
+        ),
         cost="about 1.5 GPU minutes a row",
         result="cifar100/cifar100-precision.json",
         takes=TRAINING,
