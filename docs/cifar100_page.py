@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
+
+from blocks import filled, rows
 
 from polarvit.experiments import EXPERIMENTS
 from polarvit.experiments.cifar100.table import gaps
@@ -39,17 +40,18 @@ def table(name: str, results: Path) -> str:
     experiment = EXPERIMENTS[name]
     of_paper = any(row.paper for row in experiment.rows)
     columns = ("row", "paper", "ours", "measured") if of_paper else ("row", "ours", "measured")
-    rows, missing = [columns, ["---"] * len(columns)], []
+    cells, missing = [list(columns)], []
     for row, (label, paper, ours, where) in zip(experiment.rows, lines(experiment, results), strict=True):
         if of_paper:
             told = f"`{where}`" if where and where == experiment.command_of(row) else where
-            rows.append([label, paper, ours, told])
+            cells.append([label, paper, ours, told])
         elif ours == NOT_RUN:
             missing.append(f"`{row.key}` ({label})")
         else:
-            rows.append([label, ours, where])
-    text = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-    return text + (f"\n\nNot yet run, `{experiment.command} --only ROW`: {', '.join(missing)}." if missing else "")
+            cells.append([label, ours, where])
+    return rows(cells) + (
+        f"\n\nNot yet run, `{experiment.command} --only ROW`: {', '.join(missing)}." if missing else ""
+    )
 
 
 def told(name: str, results: Path) -> str:
@@ -70,15 +72,7 @@ def page(text: str, results: Path = ROOT / "results") -> str:
     written = {name: told(name, results) for name in NAMES}
     written["cifar100-pictures"] = pictures(results, "../", *PICTURES)
     written["cifar100-picture"] = pictures(results, "", "superclasses")
-    for name, content in written.items():
-        begin, end = f"<!-- {name}: written by docs/cifar100_page.py -->\n", "<!-- end -->"
-        text = re.sub(
-            f"({re.escape(begin)}).*?({end})",
-            lambda found, content=content: "\n\n".join(filter(None, (found[1].rstrip(), content, found[2]))),  # type: ignore[misc]
-            text,
-            flags=re.DOTALL,
-        )
-    return text
+    return filled(text, "docs/cifar100_page.py", written)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def evaluate(
     from polarvit.training import MaskScores
     from polarvit.training.distributed import place
     from polarvit.training.sets import open_split
-    from polarvit.training.step import set_precision
+    from polarvit.training.step import products, set_precision
     from polarvit.training.task import measure
 
     check_device(device)
@@ -92,10 +92,10 @@ def evaluate(
         if overlays is not None:
             files = overlay_files(overlays, recipe.data.path, split, len(images))
             write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
-        ran_on = str(here.device)
+        ran_on, ran_in = str(here.device), products(recipe.train.precision, here.device)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}
-        typer.echo(json.dumps({**facts, "precision": recipe.train.precision, **scores.to_dict()}))
+        typer.echo(json.dumps({**facts, "precision": ran_in, **scores.to_dict()}))
         return
     columns, row = score_row(scores) if isinstance(scores, MaskScores) else accuracy_row(scores)
     console().print(table(trained.weights, ["", *columns], [[images.name, *row]]))

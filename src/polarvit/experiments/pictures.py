@@ -42,7 +42,9 @@ class NoPictures(RuntimeError):
 
 
 @contextmanager
-def figure(path: Path, width: float, height: float, panels: int = 1, *, rows: int = 1, **options: Any) -> Iterator[Any]:
+def figure(
+    path: Path, width: float, height: float, panels: int = 1, *, rows: int = 1, dpi: int = 150, **options: Any
+) -> Iterator[Any]:
     """A figure with `panels` axes side by side, in so many rows, saved to `path` when the block ends.
 
     Yields the axes (a single one, or an array). Raises `NoPictures` without matplotlib.
@@ -59,7 +61,7 @@ def figure(path: Path, width: float, height: float, panels: int = 1, *, rows: in
         try:
             yield axes
             path.parent.mkdir(parents=True, exist_ok=True)
-            drawn.savefig(path, dpi=150, metadata={"Software": None})
+            drawn.savefig(path, dpi=dpi, metadata={"Software": None})
         finally:
             pyplot.close(drawn)
 

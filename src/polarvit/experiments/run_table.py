@@ -26,7 +26,7 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
         "name": row.name,
         "label": row.label,
         "recipe": row.recipe,
-        "overrides": list(row.overrides),
+        "overrides": [each for each in row.overrides if not each.startswith("data.path=")],  # says `data`
         "data": Path(load(row.recipe, list(row.overrides)).data.path).name,
         "paper": None if paper is None else {"mean": paper.mean, "std": paper.std, "word": paper.word},
         "mean": statistics.fmean(values) if values else None,
@@ -41,7 +41,7 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
     """The JSON of the study as it stands, and True; False, and it is left alone, if it holds these results already."""
     path = settings.file(name)
     recipes = [resolved(row, settings.seed, settings) for row in rows]
-    products = sorted({recipe.train.precision for recipe in recipes})
+    products = sorted({result.origin.get("product_precision", "unknown") for result in results})
     lengths = sorted({recipe.train.steps for recipe in recipes})
     found = [summary(row, results) for row in rows]
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("rows") == as_written(found):
@@ -87,10 +87,12 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
             continue
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
         lost = f", {row['diverged']} diverged" if row["diverged"] else ""
-        value = f"{spelled(row['mean'], row['std'])} ({seeds}{lost})" if row["seeds"] else f"diverged ({steps:,} steps)"
+        digits = 3 if any("dice" in run for run in row["runs"]) else 2
+        mean = spelled(row["mean"], row["std"], digits) if row["seeds"] else ""
+        value = f"{mean} ({seeds}{lost})" if mean else f"diverged ({steps:,} steps)"
         reached = [result.reached for result in results if result.row == each and result.reached is not None]
         if reached:
-            value += f", before that {', '.join(f'{best:.2f}' for best in reached)}"
+            value += f", before that {', '.join(f'{best:.{digits}f}' for best in reached)}"
         newest = max(row["runs"], key=lambda run: run["date"])
         origin = {"date": newest["date"], "machine": newest["machine"]}
         found[row["name"]] = {"value": value, "provenance": origin}

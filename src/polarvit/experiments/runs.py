@@ -37,6 +37,7 @@ from polarvit.training.recipe import dump
 from polarvit.training.trial import OUTCOMES
 
 METRICS, DIVERGED = "metrics.json", "diverged.json"
+ORIGIN = ("date", "machine", "product_precision")
 
 TOY: dict[str, Any] = {"img_size": 16, "patch_size": 8, "depth": 2, "dim": 24, "mlp_dim": 48, "heads": 2}
 """Options that make any vision model small enough for the digits on a CPU."""
@@ -91,14 +92,14 @@ class Result:
     """What metrics.json holds; None if it diverged."""
     diverged: str = ""
     origin: dict[str, Any] = field(default_factory=dict)
-    """When and on what machine it ran."""
+    """When, on what machine and with what products it ran."""
     before: dict[str, Any] | None = None
     """If it diverged: the test scores of its best weights from before, where it kept them."""
 
     @classmethod
     def read(cls, row: Row, seed: int, content: dict[str, Any]) -> Result:
         """From what metrics.json holds, or diverged.json."""
-        origin: dict[str, Any] = {key: content[key] for key in ("date", "machine") if key in content}
+        origin: dict[str, Any] = {key: content[key] for key in ORIGIN if key in content}
         why = content.get("diverged", "")
         return cls(row, seed, None if why else content, why, origin, content.get("test_scores") if why else None)
 
@@ -325,6 +326,6 @@ def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = F
         write_json(folder / DIVERGED, {**facts, "kept_step": best[0], "test_scores": best[1].to_dict()})
 
 
-def spelled(mean: float, std: float | None) -> str:
+def spelled(mean: float, std: float | None, digits: int = 2) -> str:
     """80.15 ± 0.26, or 80.15 alone."""
-    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+    return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"

@@ -15,6 +15,7 @@ from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
 from polarvit.training.learned import learned_numbers
 from polarvit.training.recipe import Recipe, dump
+from polarvit.training.step import products
 from polarvit.training.task import SCORES, AnyScores
 
 
@@ -22,7 +23,7 @@ class RunFolder:
     """`path/` with recipe.yaml, environment.json, log.jsonl, checkpoints/, and at the end metrics.json and model/."""
 
     def __init__(self, path: Path, here: Place, *, resume: bool) -> None:
-        self.path, self.checkpoints = path, path / "checkpoints"
+        self.path, self.checkpoints, self.device = path, path / "checkpoints", here.device
         if here.leads and not resume and checkpoint.steps(self.checkpoints):
             raise FileExistsError(f"{path} already holds a run; continue it with --resume or choose another folder")
         here.wait()
@@ -48,7 +49,7 @@ class RunFolder:
         `compilation` says what became of a model that did not compile at once. Returns what this part of the run is
         made with: sources may change on the disk while it goes.
         """
-        origin = provenance(seed=recipe.train.seed, product_precision=recipe.train.precision)
+        origin = self._provenance(recipe)
         origin |= compilation
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
@@ -81,7 +82,7 @@ class RunFolder:
         `best_lost` is the step of better weights that the recipe asks for and that could not be read any more.
         """
         metrics: dict[str, Any] = {
-            **provenance(seed=recipe.train.seed, product_precision=recipe.train.precision),
+            **self._provenance(recipe),
             "commit": parts[-1]["commit"],
             "title": recipe.title,
             "model": recipe.model.name,
@@ -101,6 +102,9 @@ class RunFolder:
             if isinstance(weights, VisionModel):
                 weights.save_pretrained(self.path / name, model_card_kwargs=on_card(recipe, scores.get(key)))
         write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
+
+    def _provenance(self, recipe: Recipe) -> dict[str, Any]:
+        return provenance(seed=recipe.train.seed, product_precision=products(recipe.train.precision, self.device))
 
     @staticmethod
     def read_log(path: Path) -> list[dict[str, Any]]:

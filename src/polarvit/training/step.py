@@ -25,6 +25,12 @@ def set_precision(precision: Precision) -> None:
     torch.backends.cudnn.allow_tf32 = precision == "tf32"  # on by default: convolutions would not be strict
 
 
+def products(precision: Precision, device: torch.device) -> Precision:
+    """What matrix products then are on a device: where there is no TF32, strict float32."""
+    tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return "fp32" if precision == "tf32" and not tf32 else precision
+
+
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
     """bf16 autocast if asked for."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()

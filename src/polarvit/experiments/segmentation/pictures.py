@@ -30,11 +30,11 @@ from polarvit.training.distributed import Place, place
 from polarvit.training.overlays import evenly, overlay
 from polarvit.training.segmentation import mask_logits
 from polarvit.training.sets import image_size, open_split
-from polarvit.training.step import set_precision
+from polarvit.training.step import products, set_precision
 from polarvit.training.task import make_augmenter
 
 NAME = "segmentation-pictures"
-EXAMPLES = 5
+EXAMPLES = 3
 INSIDE = 0.9
 """Share of a cell that is foreground from which on it counts as inside; outside below the rest."""
 PLACES = ("inside", "edge", "outside", "right", "wrong", "padding")
@@ -73,12 +73,15 @@ def run(settings: Settings) -> list[str]:
                 draw(examples(nets, here), settings.file(f"segmentation-{key}", "png"), SETS[key])
             except NoPictures as error:
                 console().print(str(error))
+        used = {products(one.recipe.train.precision, here.device) for nets in found.values() for one in nets.values()}
     write_json(
         settings.file(NAME),
         {
             "experiment": NAME,
             "command": settings.command(NAME),
-            "provenance": provenance(seed=settings.seed, quick=settings.quick),
+            "provenance": provenance(
+                seed=settings.seed, quick=settings.quick, product_precision=",".join(sorted(used))
+            ),
             "summary": {key: sentence(nets["polar"]) for key, nets in record.items()},
             "sets": record,
         },
@@ -152,7 +155,7 @@ def pixels(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> np.nda
 def draw(found: Sequence[Example], path: Path, title: str) -> None:
     """A row for each image: image, truth, Euclidean, polar, radius map."""
     names = ("image", "truth", "Euclidean", "polar", "polar bottleneck: radius")
-    with figure(path, 11.5, 2.25 * len(found) + 0.3, len(names), rows=len(found), squeeze=False) as axes:
+    with figure(path, 11.5, 2.25 * len(found) + 0.3, len(names), rows=len(found), dpi=100, squeeze=False) as axes:
         for row, one in zip(axes, found, strict=True):
             tiles = [one.image, overlay(one.image, one.truth)]
             tiles += [overlay(one.image, one.masks[net], one.truth) for net in ("euclidean", "polar")]

@@ -17,7 +17,7 @@ from polarvit.tables import console, table
 from polarvit.training import MaskScores, SettingsError
 from polarvit.training.distributed import Place, place
 from polarvit.training.sets import image_size, open_split
-from polarvit.training.step import set_precision
+from polarvit.training.step import products, set_precision
 from polarvit.training.task import measure
 
 NAME = "segmentation-robustness"
@@ -36,6 +36,8 @@ class Point:
     dice: float
     image_dice: float
     seed: int
+    products: str
+    """What its matrix products were in."""
 
 
 def run(settings: Settings) -> list[str]:
@@ -65,27 +67,29 @@ def measured(one: Trained, here: Place) -> Iterator[Point]:
     split = open_split(recipe, recipe.data.test, here.device, training=False)
     plain = MaskAugmenter(recipe.augment, model.num_classes, image_size(recipe))
     net, _, key = one.row.name.partition("_")
+    used = products(recipe.train.precision, here.device)
 
     def point(corruption: str, strength: float, augmenter: MaskAugmenter) -> Point:
         scores = measure(recipe, model, split, augmenter, here)
         assert isinstance(scores, MaskScores)
-        return Point(net, key, corruption, strength, scores.dice, scores.image_dice, one.seed)
+        return Point(net, key, corruption, strength, scores.dice, scores.image_dice, one.seed, used)
 
     clean = point("", 0.0, plain)
     for name, (corrupt, _, strengths) in CORRUPTIONS.items():
-        yield Point(net, key, name, CLEAN[name], clean.dice, clean.image_dice, one.seed)
+        yield Point(net, key, name, CLEAN[name], clean.dice, clean.image_dice, one.seed, used)
         for strength in strengths:
             yield point(name, strength, CorruptingAugmenter(plain, corrupt, strength))
 
 
 def write(points: Sequence[Point], settings: Settings) -> None:
     """The JSON as far as it is measured."""
+    used = ",".join(sorted({point.products for point in points}))
     write_json(
         settings.file(NAME),
         {
             "experiment": NAME,
             "command": settings.command(NAME),
-            "provenance": provenance(seed=settings.seed, quick=settings.quick),
+            "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision=used),
             "summary": {
                 f"{key}_{corruption}": sentence(points, key, corruption)
                 for key in SETS

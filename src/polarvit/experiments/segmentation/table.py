@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from polarvit.experiments.catalogue.segmentation import CLIPPED, PAPER, SETS
 from polarvit.experiments.registry import Settings
+from polarvit.experiments.run_records import all_finished
 from polarvit.experiments.run_table import heading
 from polarvit.experiments.runs import Result, Row, study
 from polarvit.experiments.segmentation.rows import NAME, ROWS, at, usual
@@ -33,7 +34,8 @@ def run(settings: Settings) -> list[str]:
     records = settings.out / NAME
     rows, settings = at(settings)
     if not settings.only:
-        there = tuple(row.name for row in rows if usual(row, settings))
+        done = {result.row.name for result in all_finished(NAME, rows, settings, records)}
+        there = tuple(row.name for row in rows if row.name in done or usual(row, settings))
         if not there:
             raise SettingsError(
                 "no segmentation set is prepared here; see docs/segmentation.md, or try --quick, or give --data"
