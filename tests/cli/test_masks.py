@@ -9,12 +9,17 @@ from pathlib import Path
 import masked_images
 import numpy as np
 import pytest
-from commands import call, done
+import torch
+from commands import call, done, flat
 from PIL import Image
 
 from polarvit import create_model
 from polarvit.cli.masks import overlay_files
 from polarvit.cli.trained import find_model
+from polarvit.data.sources.mask_sets import MASK_SETS, MaskSet
+from polarvit.experiments import mask_card
+from polarvit.models import weights
+from polarvit.training.recipe import load
 
 TOY = [
     *("--set", "model.options={img_size: 16, width: 2, levels: 1}", "--set", "train.cuda_graph=false"),
@@ -148,3 +153,49 @@ def test_orphans_are_told_in_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "1 image (01.png) without a mask" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_packaged_weights_do_what_their_card_says(scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = done("models", "package", scans / "run", "--tag", "scans", "--device", "cpu", "--into", tmp_path)
+    card = (tmp_path / "unet.scans" / "README.md").read_text()
+    measured = json.loads((tmp_path / "unet.scans" / "evaluation.json").read_text())
+    assert said.startswith(
+        f"unet.scans: Dice {measured['dice']:.3f}, {measured['image_dice']:.3f} per image, on 4 images"
+    )
+    assert f"| **{measured['dice']:.3f}** |" in card
+    assert "**Data.** `folder scans`, images with masks." in card
+    assert "the best in validation" in card
+    assert "Not a medical device" not in card
+    assert str(scans) not in card + json.dumps(measured)
+    monkeypatch.setattr(weights, "PACKAGED", tmp_path)
+    words = ("--data", scans / "data", "--split", "test", "--json", "--drop-last", "--device", "cpu")
+    found = json.loads(
+        done("eval", "unet.scans", *words, "--batch", load(scans / "run" / "recipe.yaml").watch.eval_batch)
+    )
+    assert found["dice"] == pytest.approx(measured["dice"])
+    assert found["image_dice"] == pytest.approx(measured["image_dice"])
+    assert found["hausdorff95"] == pytest.approx(measured["hausdorff95"])
+
+
+def test_a_card_is_refused_for_other_images_and_without_a_test_split(scans: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(scans / "run", tmp_path / "run")
+    metrics = json.loads((run / "metrics.json").read_text())
+    words = ("models", "package", run, "--tag", "x", "--device", "cpu", "--into", tmp_path / "home")
+    metrics["test_scores"]["dice"] += 0.02
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    assert "are these its images?" in flat(call(*words).stderr)
+    del metrics["test_scores"]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    assert "measured no test split" in flat(call(*words).stderr)
+
+
+@pytest.mark.parametrize("published", MASK_SETS.values(), ids=MASK_SETS)
+def test_cards_of_medical_weights_say_that_they_are_for_research(scans: Path, published: MaskSet) -> None:
+    model, recipe, found = mask_card.measure(scans / "run", None, torch.device("cpu"))
+    text = mask_card.card(model, "x", recipe, {**found, "source": published.title})
+    assert mask_card.ABOUT.get(published.title, published.title) in text
+    assert "- **For research. Not a medical device" in text
+
+
+def test_texts_about_sets_are_about_those_that_prepared_data_names() -> None:
+    assert set(mask_card.ABOUT) <= {published.title for published in MASK_SETS.values()}

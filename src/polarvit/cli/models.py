@@ -63,7 +63,8 @@ def models(
     console().print(table("", columns, rows, caption=note, text=["shape"]))
     origins = [[", ".join(names), *known] for known, names in systems.items()]
     console().print(table("", ["models", "reference", "origin"], origins, text=["reference", "origin"]))
-    if tags := list_pretrained():
+    shown = {row[0] for row in rows}
+    if tags := [tag for tag in list_pretrained() if tag.partition(".")[0] in shown]:
         typer.echo(f"weights that come with the package: {', '.join(tags)}")
 
 
@@ -83,15 +84,16 @@ def package(
 ) -> None:
     """Put the weights of a run into the package, with a card of what they can do.
 
-    The card is measured on every test image: accuracy, calibration, each class.
-    The weights are written in float32, with config, class names and checksum.
+    The card is measured on every test image: accuracy, calibration, each class;
+    of a segmentation model Dice, IoU and distances. The weights are written in
+    float32, with config, class names and checksum.
 
     \b
     polarvit models package runs/photos --tag photos
     """
     import torch
 
-    from polarvit.experiments.weights_card import card, measure, model_of
+    from polarvit.experiments import mask_card, weights_card
     from polarvit.models.packaging import free_tag, wrong_tag
     from polarvit.models.packaging import package as put
     from polarvit.models.weights import PACKAGED
@@ -101,10 +103,12 @@ def package(
     check_device(device)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     root = into or PACKAGED
-    name = free_tag(model_of(run), tag, replace=replace, root=root)  # before minutes are spent on measuring
-    model, recipe, found = measure(run, data, where)
-    folder = put(model, tag, card(model, tag, recipe, found), found, replace=replace, root=root)
-    typer.echo(f"{name}: top-1 {found['top1']:.2f} % on {found['images']:,} images -> {folder}")
+    model = weights_card.model_of(run)
+    name = free_tag(model, tag, replace=replace, root=root)  # before minutes are spent on measuring
+    cards = mask_card if model.task == "segmentation" else weights_card
+    model, recipe, found = cards.measure(run, data, where)
+    folder = put(model, tag, cards.card(model, tag, recipe, found), found, replace=replace, root=root)
+    typer.echo(f"{name}: {cards.headline(found)} -> {folder}")
 
 
 def import_public(

@@ -1,6 +1,7 @@
-"""The card of weights that are packaged: data, recipe, accuracy, calibration, every class, limits, licence.
+"""The card of a classifier's packaged weights: data, recipe, accuracy, calibration, every class, limits, licence.
 
-Everything on it is read from the run or measured here, in strict float32, on every test image.
+Everything on it is read from the run or measured here, in strict float32, on every test image. That of segmentation
+models is in `mask_card`; what both have in common is here.
 """
 
 from __future__ import annotations
@@ -44,13 +45,17 @@ def model_of(run: Path) -> VisionModel:
     return load_pretrained(run / "model").float()
 
 
-def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
-    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
-    model = model_of(run)
-    metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+def opened(run: Path, data: str | None) -> tuple[VisionModel, Recipe, dict[str, Any]]:
+    """The model of a finished run, its recipe with its data where it is now, and what its metrics.json holds."""
     recipe = load(run / "recipe.yaml")
     if data is not None:
         recipe = replace(recipe, data=replace(recipe.data, path=data))
+    return model_of(run), recipe, json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+
+
+def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
+    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
+    model, recipe, metrics = opened(run, data)
     if recipe.data.validation is None:
         raise WeightsError(f"{run}: the run had no test split (data.validation is null), so its card would be empty")
     images = open_images(recipe.data.path, model, recipe.data.validation)
@@ -66,6 +71,11 @@ def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionMo
             f"{run}: measured {found['top1']:.2f} %, the run ended with {trained:.2f} %; are these its images?"
         )
     return model, recipe, {**found, "device": device.type, "provenance": provenance(seed=0), "run": metrics}
+
+
+def headline(found: dict[str, Any]) -> str:
+    """What was measured, in a few words."""
+    return f"top-1 {found['top1']:.2f} % on {found['images']:,} images"
 
 
 def facts(seen: Seen) -> dict[str, Any]:
@@ -86,28 +96,44 @@ def facts(seen: Seen) -> dict[str, Any]:
 def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) -> str:
     """The card as Markdown."""
     name, run = full_tag(model, tag), found["run"]
-    machine = ", ".join(run["machine"]["gpus"]) or run["machine"]["processor"]
     known = set(found["classes"]) == set(CIFAR100)
     data = ABOUT_CIFAR100 if known else f"`{Path(recipe.data.path).name}`, {len(found['classes'])} classes."
+    results = (
+        f"On all {found['images']:,} test images, products in strict float32: **top-1 {found['top1']:.2f} %**, top-5 "
+        f"{found['top5']:.2f} % (`polarvit eval {name} --data ...` prints it). At the end of training, products in "
+        f"{run['product_precision']}: {run['scores']['top1']:.2f} %.\n\n{calibration(found)}\n\n{per_class(found)}"
+    )
+    which = "those of the last step, not of the best one"
+    return written(model, name, recipe, run, data=data, which=which, results=results, limits=limits(model, known))
+
+
+def written(
+    model: VisionModel,
+    name: str,
+    recipe: Recipe,
+    run: dict[str, Any],
+    *,
+    data: str,
+    which: str,
+    results: str,
+    limits: str,
+) -> str:
+    """A card from its parts: about the data, which step's weights these are, what was measured, what they cannot do."""
+    machine = ", ".join(run["machine"]["gpus"]) or run["machine"]["processor"]
     commits = ", then ".join(dict.fromkeys(str(part["commit"]) for part in run.get("parts", [run])))
     first = ": the first, not the best of several" if run["seed"] == 0 else ""
     summary = (
         f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
-        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. The weights are those of the last "
-        "step, not of the best one. All settings stand below."
+        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. The weights are {which}. All settings "
+        "stand below."
     )
-    results = (
-        f"On all {found['images']:,} test images, products in strict float32: **top-1 {found['top1']:.2f} %**, top-5 "
-        f"{found['top5']:.2f} % (`polarvit eval {name} --data ...` prints it). At the end of training, products in "
-        f"{run['product_precision']}: {run['scores']['top1']:.2f} %.\n\n{calibration(found)}\n\n{per_class(found)}\n\n"
-        f"## Limits\n\n{limits(model, known)}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
-    )
-    written = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
-    written = written.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
+    results = f"{results}\n\n## Limits\n\n{limits}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
+    text = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
+    text = text.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
     settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
-    return f"{written}\n## Recipe\n\n```yaml\n{settings}```\n"
+    return f"{text}\n## Recipe\n\n```yaml\n{settings}```\n"
 
 
 def calibration(found: dict[str, Any]) -> str:
