@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8 if CUDA else 2)
     parser.add_argument("--size", type=int, default=256 if CUDA else 32, help="side of the images")
     parser.add_argument("--precision", choices=["tf32", "fp32", "bf16"], default="tf32")
-    parser.add_argument("--uncompiled", action="store_true", help="no compilation, as the recipes run")
+    parser.add_argument("--uncompiled", action="store_true", help="no compilation, as unet and unet_polar are trained")
     parser.add_argument("--seconds", type=float, default=30.0, help="time to spend on timing")
     parser.add_argument("--out", type=Path, help="write all numbers to this JSON file")
     arguments = parser.parse_args()

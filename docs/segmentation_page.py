@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from blocks import filled, rows
 
 from polarvit.experiments.catalogue.segmentation import PAPER, SETS
+from polarvit.experiments.segmentation.corruptions import CLEAN
+from polarvit.experiments.segmentation.pictures import PLACES
+from polarvit.training import load
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "segmentation.md", ROOT / "README.md"
 SCRIPT = "docs/segmentation_page.py"
-CORRUPTIONS = ("blur", "noise", "contrast")
 
 
 def record(results: Path, name: str) -> dict[str, Any]:
@@ -55,20 +58,22 @@ def details(results: Path) -> str:
     cells = [head]
     for key in keys:
         for net, (label, _) in reversed(PAPER.items()):
-            for run in found.get(f"{net}_{key}", {"runs": []})["runs"]:
+            row = found.get(f"{net}_{key}", {"runs": []})
+            for run in row["runs"]:
                 if "diverged" in run:
                     cells.append([SETS[key], label, str(run["seed"]), "diverged", "", "", "", ""])
                     continue
                 distance = f"{run['hausdorff95']:.1f} ({run['missed']} of {run['count']})"
                 orders = f"{run['orders_mean']:.3f} ± {run['orders_std']:.3f}"
                 scores = [orders, f"{run['image_dice']:.3f}", f"{run['iou']:.3f}", distance]
-                cells.append([SETS[key], label, str(run["seed"]), *scores, kept(results, f"{net}_{key}", run["seed"])])
+                cells.append([SETS[key], label, str(run["seed"]), *scores, kept(results, row, run["seed"])])
     return rows(cells)
 
 
-def kept(results: Path, name: str, seed: int) -> str:
+def kept(results: Path, row: dict[str, Any], seed: int) -> str:
     """Which step's weights were the best in validation, of how many."""
-    (path,) = (results / "segmentation").glob(f"*-steps/{name}-seed-{seed}.json")
+    steps = load(row["recipe"]).train.steps
+    path = results / "segmentation" / f"{steps}-steps" / f"{row['name']}-seed-{seed}.json"
     metrics = json.loads(path.read_text(encoding="utf-8"))["metrics"]
     return f"{metrics['kept_step']:,} of {metrics['steps']:,}"
 
@@ -76,33 +81,22 @@ def kept(results: Path, name: str, seed: int) -> str:
 def robustness(results: Path) -> str:
     """Clean test Dice and its mean over the strengths of each corruption."""
     points = record(results, "segmentation-robustness")["points"]
-    cells = [["set", "net", "clean", *CORRUPTIONS]]
+    cells = [["set", "net", "clean", *CLEAN]]
     for key in SETS:
         for net, (label, _) in reversed(PAPER.items()):
             own = [point for point in points if (point["set"], point["net"]) == (key, net)]
             if own:
-                clean = {point["corruption"]: point["dice"] for point in own if is_clean(point)}
-                means = [mean(p["dice"] for p in own if p["corruption"] == name and not is_clean(p)) for name in clean]
-                cells.append([SETS[key], label, f"{clean['blur']:.3f}", *(f"{value:.3f}" for value in means)])
+                worse = [p for p in own if p["strength"] != CLEAN[p["corruption"]]]
+                means = [fmean(p["dice"] for p in worse if p["corruption"] == name) for name in CLEAN]
+                clean = next(p["dice"] for p in own if p["strength"] == CLEAN[p["corruption"]])
+                cells.append([SETS[key], label, *(f"{value:.3f}" for value in (clean, *means))])
     return rows(cells)
-
-
-def is_clean(point: dict[str, Any]) -> bool:
-    """Whether the corruption has no strength: contrast is a factor."""
-    return bool(point["strength"] == (1.0 if point["corruption"] == "contrast" else 0.0))
-
-
-def mean(values: Any) -> float:
-    """Of a few numbers."""
-    found = list(values)
-    return sum(found) / len(found)
 
 
 def radii(results: Path) -> str:
     """Mean radius at the bottleneck of the polar net, by where the cell lies."""
     sets = record(results, "segmentation-pictures")["sets"]
-    places = ("inside", "edge", "outside", "right", "wrong", "padding")
-    return rows([["set", *places], *([SETS[key], *(f"{sets[key]['polar'][p]:.2f}" for p in places)] for key in sets)])
+    return rows([["set", *PLACES], *([SETS[key], *(f"{sets[key]['polar'][p]:.2f}" for p in PLACES)] for key in sets)])
 
 
 def page(text: str, results: Path = ROOT / "results") -> str:

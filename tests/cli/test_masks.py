@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import masked_images
@@ -187,6 +188,33 @@ def test_a_card_is_refused_for_other_images_and_without_a_test_split(scans: Path
     del metrics["test_scores"]
     (run / "metrics.json").write_text(json.dumps(metrics))
     assert "measured no test split" in flat(call(*words).stderr)
+
+
+def test_a_card_says_which_images_and_which_step(scans: Path) -> None:
+    model, recipe, found = mask_card.measure(scans / "run", None, torch.device("cpu"))
+    assert (recipe.watch.eval_batch, recipe.watch.drop_last, recipe.watch.keep_best) == (8, True, True)
+
+    def text(count: int = 96, **watch: object) -> str:
+        changed = replace(recipe, watch=replace(recipe.watch, **watch))  # type: ignore[arg-type]
+        return mask_card.card(model, "x", changed, {**found, "count": count})
+
+    assert "left out" not in text()
+    assert "--drop-last" not in text()
+    assert "; the last 4 left out |" in text(100)
+    assert "polarvit eval unet.x --data ... --drop-last`" in text(100)
+    assert "left out" not in text(100, drop_last=False)
+    assert "--data ... --batch 6 --drop-last`" in text(100, eval_batch=6)
+    assert ", the best in validation" in text()
+    assert ", not the best in validation" in text(keep_best=False)
+
+
+def test_a_card_is_measured_in_strict_float32_whatever_the_run_was(scans: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(scans / "run", tmp_path / "run")
+    recipe = (run / "recipe.yaml").read_text()
+    assert "precision: tf32" in recipe
+    (run / "recipe.yaml").write_text(recipe.replace("precision: tf32", "precision: bf16"))
+    one, other = (mask_card.measure(folder, None, torch.device("cpu"))[2] for folder in (scans / "run", run))
+    assert one["dice"] == other["dice"]
 
 
 @pytest.mark.parametrize("published", MASK_SETS.values(), ids=MASK_SETS)

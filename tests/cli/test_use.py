@@ -255,6 +255,7 @@ def test_models_are_counted_for_the_inputs_of_a_data_set() -> None:
     assert "2,868,753" in output  # the paper's 2.9 M, without classifier
     assert "21,622,587" in output  # its 21.7 M, without the position table, which is fixed here
     assert "unet" not in output
+    assert "polar_vit_tiny.cifar100" in output  # of the weights that come with the package those of models it lists
 
 
 def test_models_without_a_match_is_a_wrong_command_line() -> None:

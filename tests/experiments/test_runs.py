@@ -23,7 +23,9 @@ ROWS = (
 
 def begin(folder: Path) -> None:
     """What a run writes down of its model before its first step, in short."""
-    (folder / "environment.json").write_text(json.dumps({"config": {"calibration": "weights"}}))
+    (folder / "environment.json").write_text(
+        json.dumps({"config": {"calibration": "weights"}, "product_precision": "fp32"})
+    )
 
 
 @pytest.fixture
@@ -122,6 +124,7 @@ def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_
     found = json.loads((settings.out / "table-quick.json").read_text())["summary"]["first"]
     run = json.loads((settings.runs / "table" / "2-steps-toy" / "first" / "seed-0" / "diverged.json").read_text())
     assert found["value"] == "diverged (2 steps)"
+    assert run["product_precision"] == "fp32"  # what the run says it had, not what the recipe asks for
     assert found["provenance"] == {"date": run["date"], "machine": run["machine"]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,18 @@ def test_data_names_the_folder_of_the_sets_and_what_is_not_there_is_not_run(tmp_
         table.run(Settings(tmp_path / "out", data=str(tmp_path), runs=tmp_path / "runs"))
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_where_no_set_is_prepared_the_records_are_shown_and_nothing_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seeds: int
+) -> None:
+    shutil.copytree(Path(__file__).parents[2] / "results" / "segmentation", tmp_path / "segmentation")
+    monkeypatch.setattr(table, "study", lambda *_, **__: pytest.fail("trains without data"))
+    assert table.run(Settings(tmp_path, data=str(tmp_path / "none"), runs=tmp_path / "runs", seeds=seeds)) == []
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "No set is prepared here: these are records." in printed
+    assert "0.842" in printed
+
+
 def test_rows_that_are_run_without_being_named(tmp_path: Path) -> None:
     quick = [row.name for row in rows.ROWS if rows.usual(row, Settings(tmp_path, quick=True))]
     assert quick == [f"{net}_kvasir" for net in rows.NETS]  # the discs are the same for every set
@@ -107,7 +120,7 @@ def test_a_cell_tells_what_was_reached_before_a_run_diverged_and_which_lost_thei
     assert table.cell([result(0, 0.8, best_lost=20)]) == "0.800, 1 best lost"
     assert lost.record() == {"seed": 1, "diverged": "nan", "before": {"dice": 0.7123}}
     told = listed([rows.ROWS[0]], [replace(lost, origin={"date": "", "machine": {}})], Settings())
-    assert told[rows.ROWS[0].name]["value"] == "diverged (5,100 steps), before that 0.71"
+    assert told[rows.ROWS[0].name]["value"] == "diverged (5,100 steps), before that 0.712"
 
 
 def test_a_run_that_diverges_is_recorded_with_what_its_best_weights_reach(

@@ -25,11 +25,12 @@ def results(tmp_path: Path) -> Path:
         {"seed": 0, "orders_mean": 0.71, "orders_std": 0.01, **scores},
         {"seed": 1, "diverged": "loss is nan"},
     ]
-    row = {"name": "polar_busi", "mean": 0.7012, "std": None, "seeds": 1, "diverged": 1, "runs": runs}
+    facts = {"name": "polar_busi", "recipe": "busi_unet_polar", "mean": 0.7012, "std": None, "seeds": 1, "diverged": 1}
+    row = {**facts, "runs": runs}
     (tmp_path / "segmentation.json").write_text(json.dumps({"rows": [row]}))
-    kept = tmp_path / "segmentation" / "20-steps" / "polar_busi-seed-0.json"
+    kept = tmp_path / "segmentation" / "3900-steps" / "polar_busi-seed-0.json"
     kept.parent.mkdir(parents=True)
-    kept.write_text(json.dumps({"metrics": {"kept_step": 15, "steps": 20}}))
+    kept.write_text(json.dumps({"metrics": {"kept_step": 15, "steps": 3900}}))
     return tmp_path
 
 
@@ -41,7 +42,7 @@ def test_a_table_has_the_sets_and_nets_that_ran_and_counts_those_that_diverged(r
     ]
     *_, first, second = writer.details(results).splitlines()
     polar = "| BUSI | Lorentz U-Net, polar"
-    assert first == f"{polar} | 0 | 0.710 ± 0.010 | 0.500 | 0.400 | 20.0 (3 of 10) | 15 of 20 |"
+    assert first == f"{polar} | 0 | 0.710 ± 0.010 | 0.500 | 0.400 | 20.0 (3 of 10) | 15 of 3,900 |"
     assert second == f"{polar} | 1 | diverged |  |  |  |  |"
 
 

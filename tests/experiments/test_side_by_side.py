@@ -145,10 +145,20 @@ def test_without_mps_workers_take_turns_and_it_is_said(monkeypatch: pytest.Monke
     assert "not installed" in said[0]
 
 
-def test_workers_join_a_daemon_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(mps_module.PIPES, "elsewhere")
+def test_workers_join_a_daemon_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "control").touch()
+    monkeypatch.setenv(mps_module.PIPES, str(tmp_path))
     monkeypatch.setattr(mps_module, "command", lambda *_: pytest.fail("started a daemon beside the one that runs"))
     said: list[str] = []
     with mps(said.append) as environment:
         assert environment == {}
     assert said == ["workers join the CUDA MPS daemon that CUDA_MPS_PIPE_DIRECTORY names"]
+
+
+@pytest.mark.parametrize("named", ["", "gone"])
+def test_a_daemon_that_does_not_run_is_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv(mps_module.PIPES, named and str(tmp_path / named))
+    monkeypatch.setattr(mps_module.shutil, "which", lambda _: mps_module.CONTROL)
+    monkeypatch.setattr(mps_module, "command", lambda *_: "")
+    with mps(lambda _: None) as environment:
+        assert environment[mps_module.PIPES].endswith("/pipe")

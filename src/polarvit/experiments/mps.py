@@ -1,9 +1,9 @@
 """CUDA MPS for workers that share one GPU: their kernels then run at the same time instead of taking turns.
 
 The daemon is started for these workers alone, with pipes and logs in a temporary folder of its own, and stopped at the
-end. Where the environment names a daemon already (`CUDA_MPS_PIPE_DIRECTORY`), workers join that one: programs share a
-GPU only under one daemon. Where MPS is not installed, cannot start, or a program under it cannot reach the GPU, workers
-run without it.
+end. Where the environment names the pipes of a daemon that runs (`CUDA_MPS_PIPE_DIRECTORY`), workers join that one:
+programs share a GPU only under one daemon. Where MPS is not installed, cannot start, or a program under it cannot reach
+the GPU, workers run without it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -27,7 +28,8 @@ PROBE = "import torch; torch.ones(1, device='cuda').add_(1).item()"
 @contextmanager
 def mps(say: Callable[[str], None]) -> Iterator[dict[str, str]]:
     """The environment that workers need to share the GPU; empty where MPS cannot be had, and `say` tells why."""
-    if PIPES in os.environ:
+    joined = os.environ.get(PIPES)
+    if joined and (Path(joined) / "control").exists():
         say(f"workers join the CUDA MPS daemon that {PIPES} names")
         yield {}
         return

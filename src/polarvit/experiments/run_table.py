@@ -40,9 +40,12 @@ def summary(row: Row, results: Sequence[Result]) -> dict[str, Any]:
 def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> bool:
     """The JSON of the study as it stands, and True; False, and it is left alone, if it holds these results already."""
     path = settings.file(name)
-    recipes = [resolved(row, settings.seed, settings) for row in rows]
-    products = sorted({result.origin.get("product_precision", "unknown") for result in results})
+    ran = [row for row in rows if any(result.row == row for result in results)]
+    recipes = [resolved(row, settings.seed, settings) for row in ran or rows]
+    used = sorted({result.origin.get("product_precision", "unknown") for result in results})
+    products = ",".join(used) or "none yet"
     lengths = sorted({recipe.train.steps for recipe in recipes})
+    data = list(dict.fromkeys(Path(recipe.data.path).name for recipe in recipes))
     found = [summary(row, results) for row in rows]
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("rows") == as_written(found):
         return False
@@ -52,8 +55,8 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "experiment": name,
             "title": title,
             "command": settings.command(name),
-            "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision=",".join(products)),
-            "data": Path(recipes[0].data.path).name,
+            "provenance": provenance(seed=settings.seed, quick=settings.quick, product_precision=products),
+            "data": data if len(data) > 1 else data[0],
             "steps": lengths if len(lengths) > 1 else lengths[0],
             "batch_size": recipes[0].train.batch_size,
             "rows": found,
@@ -87,7 +90,7 @@ def listed(rows: Sequence[Row], results: Sequence[Result], settings: Settings) -
             continue
         seeds = f"{row['seeds']} seed{'s' * (row['seeds'] != 1)} of {steps:,} steps"
         lost = f", {row['diverged']} diverged" if row["diverged"] else ""
-        digits = 3 if any("dice" in run for run in row["runs"]) else 2
+        digits = 3 if any("dice" in {**run, **run.get("before", {})} for run in row["runs"]) else 2
         mean = spelled(row["mean"], row["std"], digits) if row["seeds"] else ""
         value = f"{mean} ({seeds}{lost})" if mean else f"diverged ({steps:,} steps)"
         reached = [result.reached for result in results if result.row == each and result.reached is not None]

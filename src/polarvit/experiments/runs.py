@@ -318,7 +318,8 @@ def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = F
     except FloatingPointError as error:
         why = str(error).partition(";")[0]
     (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
-    facts = {**provenance(seed=recipe.train.seed, product_precision=recipe.train.precision), "diverged": why}
+    used = json.loads((folder / "environment.json").read_text(encoding="utf-8"))["product_precision"]
+    facts = {**provenance(seed=recipe.train.seed, product_precision=used), "diverged": why}
     write_json(folder / DIVERGED, facts)
     gc.collect()  # out of the except, and a compiled model holds itself: what diverged is let go first
     best = best_of(recipe, folder, device=device)

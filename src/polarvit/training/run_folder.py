@@ -98,9 +98,10 @@ class RunFolder:
             **{name: found.to_dict() for name, found in scores.items()},
             "learned": learned_numbers(model),
         }
+        used = metrics["product_precision"]
         for name, weights, key in (("model", model, "scores"), ("model-ema", average, "ema_scores")):
             if isinstance(weights, VisionModel):
-                weights.save_pretrained(self.path / name, model_card_kwargs=on_card(recipe, scores.get(key)))
+                weights.save_pretrained(self.path / name, model_card_kwargs=on_card(recipe, scores.get(key), used))
         write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
 
     def _provenance(self, recipe: Recipe) -> dict[str, Any]:
@@ -113,12 +114,12 @@ class RunFolder:
         return [json.loads(line) for line in lines]
 
 
-def on_card(recipe: Recipe, scores: AnyScores | None) -> dict[str, str]:
-    """What the card of a run's weights says of their training: the recipe, and what was measured at the end."""
+def on_card(recipe: Recipe, scores: AnyScores | None, used: str) -> dict[str, str]:
+    """What the card of a run's weights says of their training: the recipe, the products it `used`, and the scores."""
     train = recipe.train
     about = (
         f"{recipe.title.rstrip('.')}. Trained for {train.steps:,} steps of {train.batch_size} images, "
-        f"products in {train.precision}, seed {train.seed}."
+        f"products in {used}, seed {train.seed}."
     )
     if scores is None:
         return {"summary": about}

@@ -34,8 +34,10 @@ def run(settings: Settings) -> list[str]:
     records = settings.out / NAME
     rows, settings = at(settings)
     if not settings.only:
-        done = {result.row.name for result in all_finished(NAME, rows, settings, records)}
-        there = tuple(row.name for row in rows if row.name in done or usual(row, settings))
+        there = tuple(row.name for row in rows if usual(row, settings))
+        if not there and (kept := all_finished(NAME, rows, settings, records)):
+            show("Medical segmentation", rows, kept, settings, f"No set is prepared here: these are records. {NOTE}")
+            return []
         if not there:
             raise SettingsError(
                 "no segmentation set is prepared here; see docs/segmentation.md, or try --quick, or give --data"
