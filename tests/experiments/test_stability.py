@@ -199,6 +199,22 @@ def test_the_record_has_every_radius_and_finished_runs_stay(
     assert path.read_text() == before, "a try of another length lies elsewhere"
 
 
+@pytest.mark.slow
+def test_runs_side_by_side_are_the_same_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "RADII", (2.0, 8.0, 12.0))
+    losses = {}
+    for at_once in (1, 2):
+        out = tmp_path / str(at_once)
+        settings = Settings(out, quick=True, steps=2, device="cpu", only=("lvit_tiny",), side_by_side=at_once)
+        assert stability.run(settings) == []
+        record = json.loads((out / "stability" / "2-steps" / "stability-quick.json").read_text())
+        losses[at_once] = {(run["row"], run["radius"]): run["losses"] for run in record["runs"]}
+    assert losses[1].keys() == losses[2].keys() == {("lvit_tiny", radius) for radius in (2.0, 8.0, 12.0)}
+    assert losses[1] == losses[2]
+    with pytest.raises(Unfinished, match="1 runs are not done"):
+        stability.run(replace(settings, only=("vit_tiny",), minutes=0.0))
+
+
 def test_twins_start_from_the_same_weights_and_train_in_float64(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

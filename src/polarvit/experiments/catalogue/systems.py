@@ -53,7 +53,7 @@ SYSTEMS = (
             in_float64("lvit_tiny", "LViT"),
         ),
         cost="about 0.3 GPU hours, not counting the twins in float64, which are not timed (in parts with --minutes)",
-        takes=TRAINING - {"runs", "side_by_side"},
+        takes=TRAINING - {"runs"},
     ),
     Experiment(
         "hexformer-defect",

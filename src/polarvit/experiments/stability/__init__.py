@@ -2,20 +2,27 @@
 
 Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), or where it starts by itself, and then it
 trains for some hundred steps in strict float32 with the same data, seed and optimizer as all others, at the rate of its
-own recipe. From 8 and 12 a twin starts with the same weights and trains in float64: float32 breaks a system where its
-twin goes on. A system can go on without a NaN and still compute noise, so the difference of its logits from those of
-the same weights in float64 is measured before and after, and how much logits differ between images at all. `--quick`
-does it with narrow models on digits. A run that `stability.json` holds is not run again.
+own recipe. Models have the width of Tiny and three blocks, so a CPU can do it. From 8 and 12 a twin starts with the
+same weights and trains in float64: float32 breaks a system where its twin goes on. A system can go on without a NaN and
+still compute noise, so the difference of its logits from those of the same weights in float64 is measured before and
+after, and how much logits differ between images at all. `--quick` does it with narrow models on digits. A run that
+`stability.json` holds is not run again.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import replace
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
@@ -40,19 +47,15 @@ def run(settings: Settings) -> list[str]:
     The JSON is written after every run, with what it held before: further systems, radii and seeds join it.
     """
     settings = placed(settings)
-    began, left = time.monotonic(), 0
     runs = {key_of(each): each for each in recorded(settings)}
-    for seed in settings.all_seeds:
-        for row in chosen(ROWS, settings.only):
-            for radius in radii_of(row):
-                if (row.name, radius, seed) in runs:
-                    continue
-                if settings.minutes is not None and time.monotonic() - began > 60 * settings.minutes:
-                    left += 1
-                    continue
-                found = one(row, radius, seed, settings)
-                runs[key_of(found)] = found
-                write(list(runs.values()), settings)
+    rows = chosen(ROWS, settings.only)
+    wanted = [(row, radius, seed) for seed in settings.all_seeds for row in rows for radius in radii_of(row)]
+    todo = [(row, radius, seed) for row, radius, seed in wanted if (row.name, radius, seed) not in runs]
+    left = len(todo)
+    for found in trained(todo, settings):
+        runs[key_of(found)] = found
+        left -= 1
+        write(list(runs.values()), settings)
     if runs:
         whole = ordered(runs.values())
         write(whole, settings)
@@ -64,6 +67,23 @@ def run(settings: Settings) -> list[str]:
     both = {key for key, twin in twins(runs.values()).items() if twin["state"] == "diverged"}
     alone = [run for run in polar if key_of(run) not in both]
     return [f"Polar-ViT, {named(run['radius'])}, seed {run['seed']} diverged" for run in alone]
+
+
+def trained(todo: Sequence[tuple[Row, float | None, int]], settings: Settings) -> Iterator[dict[str, Any]]:
+    """Run these until the time is up, several at once in processes of their own if asked; yields their records."""
+    began = time.monotonic()
+    in_time = (each for each in todo if settings.minutes is None or time.monotonic() - began <= 60 * settings.minutes)
+    if settings.side_by_side == 1:
+        yield from (one(*each, settings) for each in in_time)
+        return
+    threads = max(1, (os.cpu_count() or 1) // settings.side_by_side)
+    at_once, own = settings.side_by_side, get_context("spawn")
+    with ProcessPoolExecutor(at_once, own, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
+        running = {pool.submit(one, *each, settings) for each in islice(in_time, at_once)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(one, *each, settings) for each in islice(in_time, len(done))}
+            yield from (run.result() for run in done)
 
 
 def placed(settings: Settings) -> Settings:
@@ -103,7 +123,8 @@ def facts(settings: Settings) -> dict[str, Any]:
     """What runs must share to stand in one table."""
     recipe = resolved(SYSTEMS[0], settings.seed, settings)
     length = {"steps": settings.steps, "batch_size": recipe.train.batch_size, "rates": "each recipe's"}
-    return {"data": Path(recipe.data.path).name, "sets": list(settings.sets), **length, "twins": list(FAR)}
+    size = {"model": dict(recipe.model.options), **length}
+    return {"data": Path(recipe.data.path).name, "sets": list(settings.sets), **size, "twins": list(FAR)}
 
 
 def recorded(settings: Settings) -> list[dict[str, Any]]:
