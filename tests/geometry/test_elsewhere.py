@@ -54,7 +54,7 @@ def ball(k: float) -> Any:
     return geoopt.PoincareBall(c=torch.tensor(1 / k, dtype=F64))
 
 
-def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+def assert_same(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7)
 
 
@@ -70,16 +70,16 @@ def test_on_the_hyperboloid(v: torch.Tensor, k: float, lorentz: Any) -> None:
     p, q, z = (from_tangent0(each) for each in (*v, v.flip(1)[0]))
     x, y, w = (to_ambient(point, k=k) for point in (p, q, z))
     time = torch.zeros(6, 1, dtype=F64)
-    same(lorentz.expmap0(torch.cat([time, v[0]], -1)), x)
-    same(lorentz.logmap0(x)[:, 1:], to_tangent0(p))
-    same(lorentz.dist(x, y), distance(p, q, k=k))
-    same(lorentz.dist(x.unsqueeze(1), y.unsqueeze(0)), pairwise_distance(p, q, k=k))
-    same(lorentz.expmap(x, lorentz.transp0(x, lorentz.logmap0(y))), to_ambient(gyroadd(p, q, k=k), k=k))
+    assert_same(lorentz.expmap0(torch.cat([time, v[0]], -1)), x)
+    assert_same(lorentz.logmap0(x)[:, 1:], to_tangent0(p))
+    assert_same(lorentz.dist(x, y), distance(p, q, k=k))
+    assert_same(lorentz.dist(x.unsqueeze(1), y.unsqueeze(0)), pairwise_distance(p, q, k=k))
+    assert_same(lorentz.expmap(x, lorentz.transp0(x, lorentz.logmap0(y))), to_ambient(gyroadd(p, q, k=k), k=k))
     xi = log_map(p, z, k=k)
-    same(ambient_vector(p, xi, k), lorentz.logmap(x, w))
+    assert_same(ambient_vector(p, xi, k), lorentz.logmap(x, w))
     half = PolarTangent(xi.radial / 2, xi.perpendicular / 2)
-    same(to_ambient(exp_map(p, half, k=k), k=k), lorentz.expmap(x, ambient_vector(p, half, k)))
-    same(ambient_vector(q, transport(p, q, xi, k=k), k), lorentz.transp(x, y, lorentz.logmap(x, w)))
+    assert_same(to_ambient(exp_map(p, half, k=k), k=k), lorentz.expmap(x, ambient_vector(p, half, k)))
+    assert_same(ambient_vector(q, transport(p, q, xi, k=k), k), lorentz.transp(x, y, lorentz.logmap(x, w)))
 
 
 def test_gradients_are_those_of_the_manifold(v: torch.Tensor, k: float, lorentz: Any) -> None:
@@ -89,21 +89,21 @@ def test_gradients_are_those_of_the_manifold(v: torch.Tensor, k: float, lorentz:
     found = riemannian_gradient(p, stored.map(lambda part: part.grad), k=k)
     x = to_ambient(p, k=k).requires_grad_()
     lorentz.dist(x, to_ambient(q, k=k)).sum().backward()
-    same(ambient_vector(p, found, k), lorentz.egrad2rgrad(x.detach(), x.grad))
+    assert_same(ambient_vector(p, found, k), lorentz.egrad2rgrad(x.detach(), x.grad))
 
 
 def test_in_the_ball(v: torch.Tensor, k: float, ball: Any) -> None:
     p, q = from_tangent0(v[0]), from_tangent0(v[1])
     x, y = to_ball(p, k=k), to_ball(q, k=k)
-    same(ball.expmap0(v[0] / 2), x)
-    same(2 * ball.logmap0(x), to_tangent0(p))
-    same(ball.dist(x, y), distance(p, q, k=k))
-    same(ball.mobius_add(x, y), to_ball(gyroadd(p, q, k=k), k=k))
-    same(-x, to_ball(gyroneg(p), k=k))
-    same(ball.mobius_scalar_mul(torch.tensor(0.7, dtype=F64), x), to_ball(gyroscale(p, 0.7), k=k))
+    assert_same(ball.expmap0(v[0] / 2), x)
+    assert_same(2 * ball.logmap0(x), to_tangent0(p))
+    assert_same(ball.dist(x, y), distance(p, q, k=k))
+    assert_same(ball.mobius_add(x, y), to_ball(gyroadd(p, q, k=k), k=k))
+    assert_same(-x, to_ball(gyroneg(p), k=k))
+    assert_same(ball.mobius_scalar_mul(torch.tensor(0.7, dtype=F64), x), to_ball(gyroscale(p, 0.7), k=k))
     weights = torch.arange(1, 7, dtype=F64)
-    same(ball.weighted_midpoint(x, weights), to_ball(centroid(p, weights, k=k), k=k))
+    assert_same(ball.weighted_midpoint(x, weights), to_ball(centroid(p, weights, k=k), k=k))
     xi = log_map(p, q, k=k)
-    same(ball.norm(x, ball.logmap(x, y)), torch.hypot(xi.radial, xi.perpendicular.norm(dim=-1)))
+    assert_same(ball.norm(x, ball.logmap(x, y)), torch.hypot(xi.radial, xi.perpendicular.norm(dim=-1)))
     half = PolarTangent(xi.radial / 2, xi.perpendicular / 2)
-    same(ball.expmap(x, ball.logmap(x, y) / 2), to_ball(exp_map(p, half, k=k), k=k))
+    assert_same(ball.expmap(x, ball.logmap(x, y) / 2), to_ball(exp_map(p, half, k=k), k=k))

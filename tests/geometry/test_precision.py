@@ -503,6 +503,7 @@ def test_directions_of_results_stay_unit_vectors(radius: float) -> None:
         ]
         for z in results:
             geometry.validate(z, k=k)
+            assert (z.direction.double().norm(dim=-1) - 1).abs().max() <= 8 * EPS
 
 
 # Far out in float32, where even the exponent of a float32 ends: e^200 and e^1000 are no numbers there.

@@ -118,7 +118,7 @@ def scales(heads, device):
     return torch.linspace(0.2, 0.4, heads, device=device)
 
 
-def compare(case, device, mask=None):
+def check(case, device, mask=None):
     query, key, value = points(case, device)
     scale = scales(case.H, device)
     out, gradients = run(query, key, value, scale, "triton", torch.float32, k=case.k, mask=mask)
@@ -141,13 +141,13 @@ def compare(case, device, mask=None):
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_outputs_and_gradients_match_the_float64_reference(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_outputs_and_gradients_match_at_full_size(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.parametrize(("case", "programs", "parts", "chunk"), TURNS)
@@ -158,7 +158,7 @@ def test_gradients_are_right_however_the_work_is_divided(case, programs, parts, 
     monkeypatch.setattr(launches, "backward_tile", lambda n, width: launches.Tile(16, 16, 1))
     mask = torch.ones(case.B, case.M, dtype=torch.bool, device=device)
     mask[:, 1::3] = False
-    compare(case, device, mask if case.M > 1 else None)
+    check(case, device, mask if case.M > 1 else None)
 
 
 @pytest.mark.parametrize(("n", "m"), [(17, 17), (16, 21), (21, 16)])

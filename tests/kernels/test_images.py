@@ -39,7 +39,7 @@ def given(rows: int, width: int, device: torch.device, radius: float = 2.0) -> d
     return {key: value.to(device) for key, value in made.items()}
 
 
-def close(one: torch.Tensor, two: torch.Tensor, tolerance: float = 1e-5) -> None:
+def assert_close(one: torch.Tensor, two: torch.Tensor, tolerance: float = 1e-5) -> None:
     assert torch.isfinite(one).all()
     assert (one.double() - two).norm() <= tolerance * two.norm() + 2e-6
 
@@ -51,10 +51,10 @@ def test_normalising_and_its_gradient(rows, width, relu, device) -> None:
     ways = [torch.randn(rows, device=device), torch.randn(rows, width, device=device)]
     exact = [value.double() for value in x.values()]
     for one, two in zip(operator.normalised(*x.values(), relu), steps.normalised(*exact, relu), strict=True):
-        close(one, two)
+        assert_close(one, two)
     wanted = steps.normalised_backward(*exact, *(way.double() for way in ways), relu)
     for one, two in zip(operator.normalised_backward(*x.values(), *ways, relu), wanted, strict=True):
-        close(one, two)
+        assert_close(one, two)
 
 
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
@@ -66,17 +66,17 @@ def test_statistics_and_their_gradients(rows, width, radius, device) -> None:
     exact = [value.double() for value in (a, u)]
     wanted = steps.centroid(*exact, largest.double(), t.double(), v.double())
     for one, two in zip(operator.centroid(a, u, largest, t, v), wanted, strict=True):
-        close(one, two)
+        assert_close(one, two)
     if radius > 40:
         return
     mean = [b.double(), v.double()]
-    close(operator.distance_sum(a, u, b, v), steps.distance_sum(*exact, *mean))
-    close(operator.distance_slopes(a, u, b, v), steps.distance_slopes(*exact, *mean))
+    assert_close(operator.distance_sum(a, u, b, v), steps.distance_sum(*exact, *mean))
+    assert_close(operator.distance_slopes(a, u, b, v), steps.distance_slopes(*exact, *mean))
     scalars = torch.tensor([0.1, -0.2, 0.0, 1.5, 0.3], device=device)
     rest = [scalars, torch.randn(width, device=device), torch.randn_like(a), torch.randn_like(u)]
     wanted = steps.statistics_backward(*exact, *mean, *(y.double() for y in rest))
     for one, two in zip(operator.statistics_backward(a, u, b, v, *rest), wanted, strict=True):
-        close(one, two)
+        assert_close(one, two)
 
 
 @pytest.mark.parametrize("place", [0.0, 0.7, 60.0])
@@ -86,7 +86,7 @@ def test_running_statistics(place, device) -> None:
     rest = [x["b"], x["v"], torch.tensor(0.9, device=device), torch.tensor(1.2, device=device)]
     wanted = steps.remember(*(y.double() for y in (*old, *rest)), 0.1)
     for one, two in zip(operator.remember(*old, *rest, 0.1), wanted, strict=True):
-        close(one, two)
+        assert_close(one, two)
 
 
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
@@ -104,14 +104,14 @@ def test_the_rule_behind_a_convolution(rows, width, device) -> None:
     exact = [x.double() for x in (y, square, rule.spread(t, square), w, *scalars)]
     theirs = rule.forward(*exact)
     for one, two in zip(ours, theirs, strict=True):
-        close(one, two)
+        assert_close(one, two)
     radius, direction, norm = ours
     ways = [torch.randn_like(radius), torch.randn_like(direction)]
     last = y[:, width].contiguous()
     found = operator.finish_backward(direction, radius, norm, last, square, t, w, *scalars[:2], *ways, stride)
     given_to = (theirs[1], theirs[0], theirs[2], exact[0][:, width], *exact[1:6])
     for one, two in zip(found, rule.backward(*given_to, *(x.double() for x in ways), stride), strict=True):
-        close(one, two)
+        assert_close(one, two)
 
 
 def test_a_batch_norm_by_kernels_is_the_plain_one(device) -> None:
@@ -129,7 +129,7 @@ def test_a_batch_norm_by_kernels_is_the_plain_one(device) -> None:
             gradients = torch.autograd.grad(loss, [own[key] for key in "aufce"])
         found.append([*out, *mean, spread, *gradients])
     for one, two in zip(*found, strict=True):
-        close(one, two, 2e-5)
+        assert_close(one, two, 2e-5)
 
 
 def test_kernels_take_the_origin_and_the_mean_itself(device) -> None:

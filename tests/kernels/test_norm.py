@@ -121,7 +121,7 @@ def tangential(gradient, u):
     return gradient - (gradient * u).sum(-1, keepdim=True) * u
 
 
-def compare(case, device):
+def check(case, device):
     tensors = draw(case, device)
     out, gradients = run(tensors, "triton", torch.float32)
     exact, exact_gradients = run(tensors, "reference", torch.float64)
@@ -143,19 +143,19 @@ def compare(case, device):
 @both_paths
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_outputs_and_gradients_match_the_float64_reference(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.parametrize("case", DIVIDED, ids=str)
 def test_samples_of_any_size_may_be_divided(case, device, monkeypatch):
     monkeypatch.setattr(operator, "LARGEST_HELD", 0)
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_outputs_and_gradients_match_at_full_size(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.parametrize("learnable", [False, True])

@@ -92,7 +92,7 @@ def tangential(gradient, u):
     return gradient - (gradient * u).sum(-1, keepdim=True) * u
 
 
-def compare(case, device):
+def check(case, device):
     tensors = draw(case, device)
     out, gradients = run(tensors, "triton", torch.float32)
     exact, exact_gradients = run(tensors, "reference", torch.float64)
@@ -113,13 +113,13 @@ def compare(case, device):
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
 def test_outputs_and_gradients_match_the_float64_reference(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", LARGE, ids=str)
 def test_outputs_and_gradients_match_at_full_size(case, device):
-    compare(case, device)
+    check(case, device)
 
 
 def test_samples_split_over_programs_give_the_same(device, monkeypatch):

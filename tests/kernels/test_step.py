@@ -67,7 +67,7 @@ def run(function, tensors, dtype, *, each=False):
     return [x.detach() for x in out], torch.autograd.grad(loss, leaves)
 
 
-def compare(shape, device):
+def check(shape, device):
     tensors = draw(*shape, device=device)
     out, gradients = run(fused, tensors, torch.float32)
     exact, exact_gradients = run(composed, tensors, torch.float64, each=True)
@@ -91,13 +91,13 @@ def compare(shape, device):
 
 @pytest.mark.parametrize("shape", SMALL, ids=str)
 def test_outputs_and_gradients_match_the_float64_composition(shape, device):
-    compare(shape, device)
+    check(shape, device)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", LARGE, ids=str)
 def test_outputs_and_gradients_match_at_full_size(shape, device):
-    compare(shape, device)
+    check(shape, device)
 
 
 def test_samples_split_over_programs_give_the_same(device, monkeypatch):

@@ -33,4 +33,5 @@ def test_ten_steps_drive_the_loss_down(name, device) -> None:
 def test_two_hundred_steps_at_a_high_rate_stay_finite(name, device) -> None:
     model = full_model(name).to(device)
     images, labels = full_images(model, 8), torch.arange(8, device=device)
-    train(model, RiemannianAdamW(param_groups(model, 3e-3, 0.05)), images, labels, 200)
+    losses = train(model, RiemannianAdamW(param_groups(model, 3e-3, 0.05)), images, labels, 200)
+    assert len(losses) == 200

@@ -253,3 +253,4 @@ def test_training_does_not_warn(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train(tiny_recipe("train.steps=2"), tmp_path / "run", device="cpu", quiet=True)
+    assert (tmp_path / "run" / "metrics.json").is_file()

@@ -62,11 +62,11 @@ def test_first_gradients_and_shared_evaluation_agree(tmp_path: Path) -> None:
     first_gradients(recipe, tmp_path, "one.pt")
     together(2, first_gradients, recipe, tmp_path / "two", "two.pt")
     one, two = (torch.load(path, weights_only=True) for path in (tmp_path / "one.pt", tmp_path / "two" / "two.pt"))
-    close(one["gradients"], two["gradients"], 1e-5)
+    assert_close(one["gradients"], two["gradients"], 1e-5)
     assert one["scores"] == pytest.approx(two["scores"], rel=1e-6)
 
 
-def close(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], tolerance: float) -> None:
+def assert_close(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], tolerance: float) -> None:
     """Gradients agree: the whole relative to its norm, and every entry absolutely."""
     assert expected.keys() == found.keys()
     difference = torch.cat([(found[name] - tensor).flatten() for name, tensor in expected.items()])
@@ -82,7 +82,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
         folder.mkdir()
         first_gradients(tiny_recipe(*MIXED, *PLAIN, f"train.accumulate={parts}"), folder, "out.pt")
         found[parts] = torch.load(folder / "out.pt", weights_only=True)["gradients"]
-    close(found[1], found[3], 1e-5)
+    assert_close(found[1], found[3], 1e-5)
 
 
 @pytest.mark.slow
