@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvit._version import __version__
+from polarvit.files import put_text
 
 PACKAGES = ("torch", "numpy", "mpmath", "matplotlib", "geoopt", "hypll")
 
@@ -87,7 +88,7 @@ def commit() -> str | None:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write strict JSON: numbers that are not finite become null, floats keep five significant digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_written(content), indent=1, allow_nan=False) + "\n")
+    put_text(path, json.dumps(as_written(content), indent=1, allow_nan=False) + "\n")
 
 
 def as_written(value: Any) -> Any:

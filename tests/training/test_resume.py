@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 import signal
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +16,19 @@ import torch
 from safetensors.torch import load_file
 from tiny_runs import die_at_call, die_while_saving, differing, started, tiny_recipe, weights
 
+from polarvit.cli.trained import find_model
 from polarvit.training import Interrupted, Trainer, checkpoint, continuity, loop, recipe, run_folder, train
 from polarvit.training.checkpoint import CheckpointError
+from polarvit.training.distributed import Place
 from polarvit.training.settings import plain
 
-RECIPE = tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4")
+
+def changed(*overrides: str) -> recipe.Recipe:
+    """The recipe of most runs here, with something else in it."""
+    return tiny_recipe("train.ema=0.99", "optim.clip=1.0", "watch.keep=4", *overrides)
+
+
+RECIPE = changed()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -353,3 +362,87 @@ def test_a_finished_run_does_not_go_on_with_other_settings(whole: Path, tmp_path
 def test_a_folder_with_a_run_is_not_overwritten(whole: Path) -> None:
     with pytest.raises(FileExistsError, match="--resume"):
         train(RECIPE, whole, device="cpu", quiet=True)
+
+
+def test_a_finished_run_without_checkpoints_stays_as_it_is(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    shutil.rmtree(folder / "checkpoints")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(FileExistsError, match="--resume"):
+        train(changed("train.seed=1"), folder, device="cpu", quiet=True)
+    with pytest.raises(CheckpointError, match=r"another run is in this folder: train\.seed was 0 and is 1 now"):
+        train(changed("train.seed=1"), folder, resume=True, device="cpu", quiet=True)
+    with (
+        pytest.warns(UserWarning, match=r"stays as it is, though settings differ: train\.steps"),
+        pytest.raises(CheckpointError, match="of another length is finished here and its checkpoints are gone"),
+    ):
+        train(changed("train.steps=14"), folder, resume=True, device="cpu", quiet=True)
+    scores = train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert scores is not None
+    assert scores.to_dict() == json.loads((folder / "metrics.json").read_text())["scores"]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_does_not_begin_anew_because_its_checkpoints_are_damaged(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    unfinished_copy(whole, folder)
+    for _, path in checkpoint.steps(folder / "checkpoints"):
+        truncate(path / "model-00000.safetensors")
+    before = (folder / "log.jsonl").read_bytes()
+    with (
+        pytest.warns(UserWarning, match="falling back"),
+        pytest.raises(CheckpointError, match=r"none of the checkpoints of steps 9, 6.* can be used \(step-00000009"),
+    ):
+        train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert (folder / "log.jsonl").read_bytes() == before
+
+
+def test_damaged_checkpoints_are_set_aside_and_do_not_count_as_kept(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    truncate(unfinished_copy(whole, folder) / "model-00000.safetensors")
+    once = changed("watch.keep=1")
+    with pytest.warns(UserWarning, match="step 9 cannot be used"), pytest.raises(Interrupted):
+        train(once, folder, resume=True, device="cpu", quiet=True, stop_after=1)
+    assert checkpoint.steps(folder / "checkpoints")[0][0] == 7
+    assert (folder / "checkpoints" / "damaged-step-00000009").is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(once, folder, resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(folder)) == []
+
+
+def test_a_longer_run_is_not_judged_by_the_weights_of_the_shorter(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    with pytest.warns(UserWarning, match=r"train\.steps was 12 and is 15 now"), pytest.raises(Interrupted):
+        train(changed("train.steps=15"), folder, resume=True, device="cpu", stop_after=1)
+    assert not (folder / "metrics.json").exists()
+    assert find_model(str(folder)).weights.endswith("at step 13")
+
+
+def test_the_average_of_the_best_weights_is_kept_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop.Best, "see", lambda self, step, score: self.__init__(6, score))  # never the last
+    told = ("watch.keep_best=true", "watch.keep=3", "data.test=test")
+    train(changed("train.ema=0.9", *told), tmp_path / "run", device="cpu", quiet=True)
+    best, _ = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-00000006")
+    for part, name in (("model", "model"), ("ema", "model-ema")):
+        found = load_file(tmp_path / "run" / name / "model.safetensors")
+        assert all(torch.equal(found[key], best[part][key]) for key in found), name
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["kept_step"] == 6
+    assert metrics["ema_test_scores"] == metrics["ema_scores"]
+    assert metrics["test_scores"] == metrics["scores"]
+
+
+def test_two_processes_do_not_train_in_one_folder(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfinished_copy(whole, tmp_path / "run")
+    monkeypatch.setattr(run_folder, "PATIENCE", 1)
+    here = Place(0, 1, torch.device("cpu"))
+    with (
+        run_folder.RunFolder(tmp_path / "run", here, resume=True).alone(),
+        pytest.raises(CheckpointError, match="another process trains here"),
+    ):
+        train(RECIPE, tmp_path / "run", resume=True, device="cpu", quiet=True)
+    train(RECIPE, tmp_path / "run", resume=True, device="cpu", quiet=True)
+    assert differing(weights(whole), weights(tmp_path / "run")) == []

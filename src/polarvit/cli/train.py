@@ -162,6 +162,8 @@ def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:
 
     check_device(device)
     say(f"{recipe.title}: {recipe.train.steps:,} steps of {recipe.train.batch_size} images -> {out}")
+    if recipe.optim.warmup >= recipe.train.steps:
+        say(f"the run ends within its warm-up of {recipe.optim.warmup:,} steps, so its rate never reaches optim.lr")
     again = f"continue with: {resume_command(out, device)}"
     try:
         scores = train_recipe(recipe, out, resume=resume, device=device)

@@ -16,6 +16,7 @@ from typing import Any
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import DIVERGED, METRICS, Result, Row, finished, place, resolved
 from polarvit.experiments.same_run import check_same, config_of, portable, recipe_of
+from polarvit.files import put_text
 from polarvit.training import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build, plain
@@ -55,9 +56,9 @@ def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:
         "config": config_of(folder),
         "log": path.with_suffix(".jsonl").name,
     }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    put_text(path, json.dumps(content, indent=1) + "\n")
     log = RunFolder.read_log(folder) if (folder / "log.jsonl").is_file() else []
-    path.with_suffix(".jsonl").write_text("".join(json.dumps(line) + "\n" for line in thinned(log)), encoding="utf-8")
+    put_text(path.with_suffix(".jsonl"), "".join(json.dumps(line) + "\n" for line in thinned(log)))
     return path
 
 

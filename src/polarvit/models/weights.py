@@ -11,11 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -26,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from polarvit.files import put, put_text
 from polarvit.models.class_names import checked_names
 from polarvit.models.model_card import MARK, model_card
 
@@ -74,12 +72,12 @@ class Pretrained(PyTorchModelHubMixin, library_name="polarvit", license="apache-
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         metadata = {"format": "pt", "architecture": model.architecture, "format_version": str(FORMAT_VERSION)}
-        _write(folder / WEIGHTS, lambda path: save_file(state, path, metadata))
+        put(folder / WEIGHTS, lambda path: save_file(state, path, metadata))
         text = json.dumps(describe(model), indent=2) + "\n"
-        _write(folder / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
+        put_text(folder / CONFIG, text)
         if not (folder / CARD).exists() or MARK in (folder / CARD).read_text(encoding="utf-8"):
             card = model_card(model, **(model_card_kwargs or {}))
-            _write(folder / CARD, lambda path: path.write_text(card, encoding="utf-8"))
+            put_text(folder / CARD, card)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
@@ -320,24 +318,3 @@ def _download(name: str, **options: Any) -> Path:
         except HfHubHTTPError as error:
             raise WeightsError(f"{name}: not available on the hub ({error})") from error
     return paths[0].parent
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a file beside `path` and put it in place in one step."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    part = Path(name)
-    try:
-        write(part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -106,15 +106,31 @@ def steps(root: Path) -> list[tuple[int, Path]]:
 
 
 def load_newest(root: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]] | None:
-    """The newest checkpoint that is whole; a damaged one is passed over with a warning. None if there is none."""
-    for step, folder in steps(root):
+    """The newest checkpoint that is whole; a damaged one is passed over with a warning. None if there are none at all.
+
+    If none of them is whole the newest one's error is raised: a run does not begin anew for that.
+    """
+    found, errors = steps(root), []
+    for step, folder in found:
         try:
             return load(folder)
         except CheckpointError as error:
-            warnings.warn(
-                f"checkpoint of step {step} cannot be used, falling back to the one before: {error}", stacklevel=2
-            )
+            errors.append(error)
+            if len(errors) < len(found):
+                text = f"checkpoint of step {step} cannot be used, falling back to the one before: {error}"
+                warnings.warn(text, stacklevel=2)
+    if errors:
+        which = f"none of the checkpoints of steps {', '.join(str(step) for step, _ in found)} can be used"
+        raise CheckpointError(f"{which} ({errors[0]}); to begin anew use another folder") from errors[0]
     return None
+
+
+def set_aside(root: Path, step: int) -> None:
+    """Rename checkpoints later than `step`, where the run goes on: they are damaged, and not of its future."""
+    for _, folder in (each for each in steps(root) if each[0] > step):
+        other = folder.with_name(f"damaged-{folder.name}")
+        shutil.rmtree(other, ignore_errors=True)
+        folder.rename(other)
 
 
 def prune(root: Path, keep: int, best: int | None) -> None:

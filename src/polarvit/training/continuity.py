@@ -17,8 +17,10 @@ FIXED = ("model.name", "model.options", "train.seed", "optim.arithmetic")
 """What decides the weights from the first step on."""
 FREE = ("title", "watch", "data.workers", "data.resident", "train.compile", "train.cuda_graph", "train.accumulate")
 """What is only watched, or how the same steps are carried out."""
-DECIDING = {"segmentation": ("watch.keep_best", "watch.eval_every", "watch.eval_batch", "watch.drop_last")}
-"""By task, what of `FREE` decides the result: which weights are kept, and what the soft Dice is."""
+DECIDING = {"segmentation": ("watch.eval_batch", "watch.drop_last")}
+"""By task, what of `FREE` decides the result: what the soft Dice is."""
+KEEPING = ("watch.keep_best", "watch.eval_every")
+"""What decides which weights are kept, where they are not those of the last step."""
 DATA_DECIDES = "num_classes"
 """The one field of a model's config that is not its own."""
 
@@ -91,7 +93,8 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, 
 
 def free(path: str, recipe: Recipe) -> bool:
     """Whether a setting may change without changing the result."""
-    return below(path, FREE) and not below(path, DECIDING.get(recipe.task, ()))
+    deciding = DECIDING.get(recipe.task, ()) + (KEEPING if recipe.watch.keep_best else KEEPING[:1])
+    return below(path, FREE) and not below(path, deciding)
 
 
 def below(path: str, groups: tuple[str, ...]) -> bool:

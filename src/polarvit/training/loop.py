@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,9 @@ class Trainer:
         self.plan = BatchPlan(len(self.data.train), recipe.train.batch_size, recipe.train.seed)
         self.plan.local(here.rank, here.world)  # the batch divides among the processes, or this raises
         saved = here.told(checkpoint.load_newest(folder.checkpoints) if here.leads else None)
+        self.ended = saved is None and here.told(folder.ended_as() if here.leads else None)
+        if self.ended:
+            continuity.check(self.ended, recipe, finished=True)
         if saved is not None:
             recipe = self.recipe = continuity.continued(recipe, saved[1]["recipe"], saved[1].get("config"))
         self.model = build_model(recipe, self.data, self.plan, here, calibrated=saved is None)
@@ -98,6 +102,8 @@ class Trainer:
         self.losses = Losses(here)
         if saved is not None:
             self._restore(*saved)
+            if here.leads:
+                checkpoint.set_aside(folder.checkpoints, self.start)
         if recipe.train.compile:
             self.model.compile_blocks()
         wrapped: nn.Module = self.model
@@ -116,9 +122,17 @@ class Trainer:
 
     def run(self, stop_after: int | None = None) -> AnyScores | None:
         """Steps from where the run stands to the end."""
-        recipe, watch, last = self.recipe, self.recipe.watch, self.recipe.train.steps
-        if self.start >= last and self.folder.finished(last):
+        recipe, last = self.recipe, self.recipe.train.steps
+        if (self.start >= last or self.ended) and self.folder.finished(last):
             return self.folder.scores(recipe.task)
+        if self.ended:
+            text = "a run of another length is finished here and its checkpoints are gone, so it cannot go on"
+            raise checkpoint.CheckpointError(f"{self.folder.path}: {text}; use another folder")
+        with self.folder.alone() if self.place.leads else nullcontext():
+            return self._run(last, stop_after)
+
+    def _run(self, last: int, stop_after: int | None) -> AnyScores | None:
+        recipe, watch = self.recipe, self.recipe.watch
         log: RunLog | NoLog = NoLog()
         tries = recipe.train.compile and self.place.world == 1 and self.start < last
         compilation = self._try_compiled() if tries else {}
@@ -162,7 +176,7 @@ class Trainer:
                         if watch.keep_best and self.best.step == done and not saves:
                             self.losses.mean(done)
                             saves = True
-                    if saves and self._save(done, log):
+                    if saves and self._save(done):
                         saved_at = done
                     if stop and done < last:
                         raise Interrupted(saved_at)
@@ -268,15 +282,15 @@ class Trainer:
         try:
             parts = checkpoint.load(self.folder.checkpoints / f"step-{best:08d}")[0] if self.place.leads else None
         except checkpoint.CheckpointError as error:
-            text = f"the best weights cannot be read, the last ones are kept ({error})"
-            warnings.warn(text, stacklevel=2)
-            log.say(f"warning: {text}")
+            warnings.warn(f"the best weights cannot be read, the last ones are kept ({error})", stacklevel=2)
             parts = None
         parts = self.place.told(parts)
         if parts is None:
             self.best_lost = best
             return last
         self.model.load_state_dict(parts["model"])
+        if self.average is not None:
+            self.average.load_state_dict(parts["ema"])
         log.say(f"the weights of step {best} are kept: they were the best")
         return best
 
@@ -286,9 +300,12 @@ class Trainer:
             return {}
         split = open_split(self.recipe, self.recipe.data.test, self.place.device, training=False)
         self.shown = split
-        scores = measure(self.recipe, self.model, split, self.data.augmenter, self.place, thorough=True)
-        log.say(f"{split.name}: {scores.line()}")
-        return {"test_scores": scores}
+        told = (split, self.data.augmenter, self.place)
+        found = {"test_scores": measure(self.recipe, self.model, *told, thorough=True)}
+        if self.average is not None:
+            found["ema_test_scores"] = measure(self.recipe, self.average, *told, thorough=True)
+        log.say(f"{split.name}: {found['test_scores'].line()}")
+        return found
 
     def _illustrate(self) -> None:
         """Segmentation: a picture of some masks of the test (or validation) split, overlays.png."""
@@ -299,7 +316,7 @@ class Trainer:
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self.began
 
-    def _save(self, done: int, log: RunLog | NoLog) -> bool:
+    def _save(self, done: int) -> bool:
         """Write a checkpoint; a full disk costs this one, not the run."""
         written = True
         if self.place.leads:
@@ -326,7 +343,6 @@ class Trainer:
                 written = False
                 text = f"checkpoint at step {done} was not written ({error}); the one before stays"
                 warnings.warn(text, stacklevel=2)
-                log.say(f"warning: {text}")
         return self.place.told(written)
 
     def _restore(self, parts: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:

@@ -71,6 +71,8 @@ class Data:
     def __post_init__(self) -> None:
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must be at least 0 and below 1, got {self.holdout}")
+        if self.workers < 0:
+            raise ValueError(f"workers must not be negative, got {self.workers}")
 
     @property
     def evaluated(self) -> str | None:
@@ -106,11 +108,16 @@ class Optim:
     """How learned points move and decay: in polar form, or in ambient coordinates as published, which fails far out."""
 
     def __post_init__(self) -> None:
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr}")
-        for name in ("weight_decay", "warmup"):
-            if getattr(self, name) < 0:
+        for name in ("lr", "eps"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("weight_decay", "warmup", "warmup_lr", "final_lr"):
+            if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be at least 0 and below 1, got {list(self.betas)}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip must be positive, or null for no clipping, got {self.clip}")
 
 
 @dataclass(frozen=True)

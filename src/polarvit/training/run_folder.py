@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from polarvit.files import put_text
 from polarvit.models import VisionModel
 from polarvit.provenance import provenance, write_json
 from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
 from polarvit.training.learned import learned_numbers
-from polarvit.training.recipe import Recipe, dump
+from polarvit.training.recipe import Recipe, dump, load
+from polarvit.training.settings import plain
 from polarvit.training.step import products
 from polarvit.training.task import SCORES, AnyScores
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+METRICS, LOCK = "metrics.json", ".lock"
+PATIENCE = 10
+"""How many times, a second apart, a folder that another process holds is asked for."""
+WEIGHTS = ("model", "model-ema")
+"""Folders of the final weights, and of their average."""
+
+
+def holds_run(path: Path) -> bool:
+    """Whether a run began in this folder, or came to its end there."""
+    signs = (METRICS, "log.jsonl", *WEIGHTS)
+    return bool(checkpoint.steps(path / "checkpoints")) or any((path / sign).exists() for sign in signs)
 
 
 class RunFolder:
@@ -24,9 +46,40 @@ class RunFolder:
 
     def __init__(self, path: Path, here: Place, *, resume: bool) -> None:
         self.path, self.checkpoints, self.device = path, path / "checkpoints", here.device
-        if here.leads and not resume and checkpoint.steps(self.checkpoints):
+        if here.leads and not resume and holds_run(path):
             raise FileExistsError(f"{path} already holds a run; continue it with --resume or choose another folder")
         here.wait()
+
+    def ended_as(self) -> dict[str, Any] | None:
+        """The settings of a run that came to its end here and whose checkpoints are gone; None if there is none."""
+        if self._metrics() is None or checkpoint.steps(self.checkpoints):
+            return None
+        settings: dict[str, Any] = plain(load(self.path / "recipe.yaml"))
+        return settings
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder while a run goes on in it: two at once would prune each other's checkpoints.
+
+        Where there are no such locks everybody is let in.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        if fcntl is None:
+            yield
+            return
+        with (self.path / LOCK).open("w") as file:
+            for _ in range(PATIENCE):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(1)  # a worker of a run that was just killed holds it for a moment more
+                except OSError:
+                    break
+                else:
+                    break
+            else:
+                raise checkpoint.CheckpointError(f"{self.path}: another process trains here; use another folder")
+            yield
 
     def finished(self, steps: int) -> bool:
         """Whether a run of that many steps came to its end here."""
@@ -40,7 +93,7 @@ class RunFolder:
         return SCORES[task](**found) if found else None
 
     def _metrics(self) -> dict[str, Any] | None:
-        path = self.path / "metrics.json"
+        path = self.path / METRICS
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def describe(self, recipe: Recipe, model: VisionModel, compilation: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +105,10 @@ class RunFolder:
         origin = self._provenance(recipe)
         origin |= compilation
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        (self.path / "recipe.yaml").write_text(dump(recipe), encoding="utf-8")
+        (self.path / METRICS).unlink(missing_ok=True)  # of a shorter run that goes on: it is not whole any more,
+        for stale in WEIGHTS:  # and its weights are those of its checkpoint
+            shutil.rmtree(self.path / stale, ignore_errors=True)
+        put_text(self.path / "recipe.yaml", dump(recipe))
         write_json(
             self.path / "environment.json",
             {
@@ -99,10 +155,10 @@ class RunFolder:
             "learned": learned_numbers(model),
         }
         used = metrics["product_precision"]
-        for name, weights, key in (("model", model, "scores"), ("model-ema", average, "ema_scores")):
+        for name, weights, key in zip(WEIGHTS, (model, average), ("scores", "ema_scores"), strict=True):
             if isinstance(weights, VisionModel):
                 weights.save_pretrained(self.path / name, model_card_kwargs=on_card(recipe, scores.get(key), used))
-        write_json(self.path / "metrics.json", metrics)  # last: its presence says that the run is whole
+        write_json(self.path / METRICS, metrics)  # last: its presence says that the run is whole
 
     def _provenance(self, recipe: Recipe) -> dict[str, Any]:
         return provenance(seed=recipe.train.seed, product_precision=products(recipe.train.precision, self.device))
