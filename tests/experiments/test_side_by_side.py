@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from tiny_runs import tiny_recipe
 from polarvit.experiments import mps as mps_module
 from polarvit.experiments import side_by_side as module
 from polarvit.experiments.mps import mps
-from polarvit.experiments.side_by_side import Job, side_by_side
+from polarvit.experiments.side_by_side import Job, in_processes, side_by_side
 from polarvit.training import checkpoint
 from polarvit.training.recipe import dump
 
@@ -162,3 +163,13 @@ def test_a_daemon_that_does_not_run_is_not_joined(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(mps_module, "command", lambda *_: "")
     with mps(lambda _: None) as environment:
         assert environment[mps_module.PIPES].endswith("/pipe")
+
+
+@pytest.mark.slow
+def test_what_runs_beside_a_failure_is_not_lost() -> None:
+    found = []
+    with pytest.raises(ValueError, match="math domain error"):  # noqa: PT012
+        for each in in_processes(math.sqrt, iter([(4.0,), (-1.0,)]), 2, device="cpu"):
+            found.append(each)
+    assert found == [2.0]
+    assert sorted(in_processes(math.sqrt, iter([(4.0,), (9.0,), (16.0,)]), 2, device="cpu")) == [2.0, 3.0, 4.0]

@@ -11,6 +11,7 @@ import torch
 from tiny_runs import differing, first_gradients, leave_a_group, run_quietly, tiny_recipe, together, weights
 
 from polarvit.training import Trainer, checkpoint, train
+from polarvit.training.recipe import load
 from polarvit.training.run_folder import RunFolder
 
 MIXED = ("augment.mixup_alpha=1.0", "augment.cutmix_alpha=1.0", "augment.flip=0.5", "augment.crop_padding=2")
@@ -53,6 +54,23 @@ def test_two_processes_walk_the_path_of_one(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == sorted(
         path.name for path in (tmp_path / "one").iterdir()
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["unet", "unet_lorentz", "unet_poincare", "unet_polar"])
+def test_two_processes_train_a_segmentation_model_as_one_does(tmp_path: Path, model: str) -> None:
+    """The Dice of the loss, and the statistics of every batch norm, are those of the whole batch."""
+    small = {"img_size": 16, "width": 4, "levels": 1}
+    told = [f"model={{name: {model}, options: {small}}}", "train.steps=3", "train.precision=fp64", "train.batch_size=4"]
+    recipe = load("discs_unet", [*told, "optim.warmup=0", "watch.log_every=1", "train.compile=false"])
+    train(recipe, tmp_path / "one", device="cpu", quiet=True)
+    together(2, run_quietly, recipe, tmp_path / "two")
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+    losses = [[line["loss"] for line in RunFolder.read_log(tmp_path / name) if "loss" in line] for name in ("one", "two")]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-9)
 
 
 @pytest.mark.slow

@@ -15,16 +15,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from rich.live import Live
 
 from polarvit.experiments.mps import mps
 from polarvit.experiments.worker import STOPPED
 from polarvit.tables import console, table
+
+T = TypeVar("T")
 
 LOG = "worker.log"
 LOOK, TELL, GRACE = 1.0, 60.0, 120.0
@@ -82,8 +87,7 @@ def side_by_side(
     if not jobs:
         return
     deadline = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    shared: AbstractContextManager[dict[str, str]] = mps(say) if at_once > 1 and on_gpu(device) else nullcontext({})
-    with raised_on_terminate(), shared as environment:
+    with raised_on_terminate(), shared(device, at_once, say) as environment:
         try:
             with watched(jobs) as look:
                 while any(job.state in ("waiting", "running") for job in jobs):
@@ -102,6 +106,53 @@ def side_by_side(
             console().print(progress(jobs))
 
 
+def in_processes(
+    function: Callable[..., T],
+    calls: Iterator[tuple[Any, ...]],
+    at_once: int,
+    *,
+    device: str | None = None,
+    say: Callable[[str], None] = print,
+) -> Iterator[T]:
+    """`function(*call)` for each call, `at_once` at a time in processes of their own, as they are done.
+
+    If one raises no more are begun, those that run come to their end, and then it is raised.
+    """
+    failed: list[BaseException] = []
+    with (
+        shared(device, at_once, say) as environment,
+        ProcessPoolExecutor(at_once, get_context("spawn"), prepare, (environment, threads(at_once))) as pool,
+    ):
+        running = {pool.submit(function, *call) for call in islice(calls, at_once)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            failed += [error for run in done if (error := run.exception()) is not None]
+            if not failed:
+                running |= {pool.submit(function, *call) for call in islice(calls, len(done))}
+            yield from (run.result() for run in done if run.exception() is None)
+    if failed:
+        raise failed[0]
+
+
+def prepare(environment: dict[str, str], count: int) -> None:
+    """What a process of a pool does first."""
+    import torch
+
+    os.environ.update(environment)
+    torch.set_num_threads(count)
+
+
+def threads(at_once: int) -> int:
+    """How many threads each of so many processes may have."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // at_once)
+
+
+def shared(device: str | None, at_once: int, say: Callable[[str], None]) -> AbstractContextManager[dict[str, str]]:
+    """The environment for processes that share a GPU; empty where there is none to share."""
+    return mps(say) if at_once > 1 and on_gpu(device) else nullcontext({})
+
+
 def on_gpu(device: str | None) -> bool:
     """Whether runs on this device would share a GPU."""
     import torch
@@ -112,8 +163,7 @@ def on_gpu(device: str | None) -> bool:
 def start_waiting(jobs: Sequence[Job], at_once: int, device: str | None, environment: dict[str, str]) -> None:
     """Start as many waiting jobs as there is room for."""
     free = at_once - sum(job.state == "running" for job in jobs)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = {"OMP_NUM_THREADS": str(max(1, cores // at_once))}
+    own = {"OMP_NUM_THREADS": str(threads(at_once))}
     for job in [job for job in jobs if job.state == "waiting"][: max(free, 0)]:
         words = [sys.executable, "-m", "polarvit.experiments.worker", str(job.folder), *([device] if device else [])]
         with log_of(job) as log:
@@ -122,7 +172,7 @@ def start_waiting(jobs: Sequence[Job], at_once: int, device: str | None, environ
                 stdin=subprocess.PIPE,  # closes when this process ends, however it ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**threads, **os.environ, **environment},
+                env={**own, **os.environ, **environment},
                 start_new_session=True,  # a Ctrl-C in the terminal comes to this process only, which passes it on once
             )
         job.state = "running"

@@ -21,6 +21,7 @@ from polarvit.geometry import PolarPoint
 from polarvit.models.base import VisionModel
 from polarvit.models.entry import Entry
 from polarvit.models.unet_config import Stage, UNetConfig
+from polarvit.nn.conv.euclidean import BatchNorm2d
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class UNet(VisionModel):
         for inputs in stage:
             layers += [
                 nn.Conv2d(inputs, stage.outputs, 3, padding=1, bias=False),
-                nn.BatchNorm2d(stage.outputs, self.config.norm_eps, self.config.momentum),
+                BatchNorm2d(stage.outputs, self.config.norm_eps, self.config.momentum),
                 nn.ReLU(inplace=True),
             ]
         return nn.Sequential(*layers)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polarvit.kernels.images.sync import summed
+
 EPS = 1e-7
 """Smallest denominator of the soft Dice."""
 PERCENTILE = 0.95
 
 
 def soft_dice(probabilities: Tensor, masks: Tensor) -> Tensor:
-    """Soft Dice of a batch as the Hyperbolic U-Net benchmark computes it: a scalar.
+    """Soft Dice of a batch, that of all processes together, as the Hyperbolic U-Net benchmark computes it: a scalar.
 
     For each class c, over all pixels of all images together,
 
@@ -21,8 +23,8 @@ def soft_dice(probabilities: Tensor, masks: Tensor) -> Tensor:
     probabilities [B, C, H, W], masks integer [B, H, W].
     """
     truth = one_hot(masks, probabilities)
-    overlap, total = (probabilities * truth).sum((0, 2, 3)), (probabilities + truth).sum((0, 2, 3))
-    return dice_of(overlap, total, truth.sum((0, 2, 3)))
+    each = (probabilities * truth, probabilities + truth, truth)
+    return dice_of(*summed(torch.stack([x.sum((0, 2, 3)) for x in each])))
 
 
 def dice_of(overlap: Tensor, total: Tensor, true: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Every layer and norm of a system starts at mean radius 2, 4, 8 or 12 (`push`), or where it starts by itself, and then it
 trains for some hundred steps in strict float32 with the same data, seed and optimizer as all others, at the rate of its
-own recipe. Models have the width of Tiny and three blocks, so a CPU can do it. From 8 and 12 a twin starts with the
+own recipe: three blocks of the width of Tiny, 16 tokens, so a CPU can do it. From 8 and 12 a twin starts with the
 same weights and trains in float64: float32 breaks a system where its twin goes on. A system can go on without a NaN and
 still compute noise, so the difference of its logits from those of the same weights in float64 is measured before and
 after, and how much logits differ between images at all. `--quick` does it with narrow models on digits. A run that
@@ -12,22 +12,16 @@ after, and how much logits differ between images at all. `--quick` does it with 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import replace
-from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from polarvit.experiments.pictures import NoPictures
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.runs import Row, chosen, resolved
-from polarvit.experiments.side_by_side import Unfinished
+from polarvit.experiments.side_by_side import Unfinished, in_processes
 from polarvit.experiments.stability.rows import FAR, RADII, ROWS, SYSTEMS, edge, precision_of, radii_of, system_of
 from polarvit.experiments.stability.table import broken, key_of, named, show, summary, twins
 from polarvit.experiments.stability.trial import even, train_pushed
@@ -74,16 +68,10 @@ def trained(todo: Sequence[tuple[Row, float | None, int]], settings: Settings) -
     began = time.monotonic()
     in_time = (each for each in todo if settings.minutes is None or time.monotonic() - began <= 60 * settings.minutes)
     if settings.side_by_side == 1:
-        yield from (one(*each, settings) for each in in_time)
-        return
-    threads = max(1, (os.cpu_count() or 1) // settings.side_by_side)
-    at_once, own = settings.side_by_side, get_context("spawn")
-    with ProcessPoolExecutor(at_once, own, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-        running = {pool.submit(one, *each, settings) for each in islice(in_time, at_once)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(one, *each, settings) for each in islice(in_time, len(done))}
-            yield from (run.result() for run in done)
+        return (one(*each, settings) for each in in_time)
+    calls = ((*each, settings) for each in in_time)
+    say = console().print
+    return in_processes(one, calls, settings.side_by_side, device=settings.device, say=say)
 
 
 def placed(settings: Settings) -> Settings:

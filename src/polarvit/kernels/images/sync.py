@@ -22,6 +22,25 @@ def added(x: Tensor) -> Tensor:
     return x if count() == 1 else collectives.all_reduce(x.contiguous(), "sum", _everybody())
 
 
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return added(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return added(grad)
+
+
+def summed(x: Tensor) -> Tensor:
+    """The sum over all processes, with gradients to all.
+
+    Gradients are those of the sum of every process's loss; the mean over processes that follows in data-parallel
+    training makes them those of one loss that all of them computed.
+    """
+    return x if count() == 1 else _Sum.apply(x)
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
