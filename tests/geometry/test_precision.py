@@ -612,7 +612,7 @@ def test_busemann_is_the_radius_along_the_axis_and_against_it(radius: float) -> 
 @pytest.mark.parametrize("radius", FAR)
 @pytest.mark.parametrize("k", [1.0, 2.3])
 def test_centroids_far_out_are_right_to_a_few_roundings(radius: float, k: float) -> None:
-    """Equal points, one-hot rows, mixed radii, and the two points of a weight-decay step."""
+    """Equal points, one-hot rows, mixed radii, any scale of weights, one point beyond the others, a decay step."""
     p, q = far_pairs(radius)["across"]
     origin, near = far_point(0.0, 1, 0, 0, 0), far_point(1.5, 0.5, 0.5, -0.5, 0.5)
     sets = {
@@ -621,6 +621,10 @@ def test_centroids_far_out_are_right_to_a_few_roundings(radius: float, k: float)
         "one-hot-near": ([p, q, near], [0.0, 0.0, 1.0]),
         "mixed": ([p, q, near], [0.2, 0.7, 0.1]),
         "wide": ([p, q, near], [1e-9, 1.0, 1e-20]),
+        "tiny": ([p, q, near], [3e-37, 1e-37, 2e-37]),
+        "huge": ([p, q, near], [3e37, 1e37, 2e37]),
+        "one-far": ([p, near], [1.0, 2.0]),
+        "one-farther": ([p, far_point(0.7 * radius, 0.3, 0.8, 0.1, -0.5), near], [0.2, 0.5, 1.0]),
         "decay": ([p, origin], [1 - 1e-5, 1e-5]),
         "one-ray": ([p, PolarPoint(p.radius - 5, p.direction)], [0.5, 0.5]),
     }

@@ -12,14 +12,15 @@ sums of non-negative terms, taken to the log domain with the growth e^m removed 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from polarvit.geometry.directions import first_axis, norm_of, squared_differences, wide, wide_product
 from polarvit.geometry.door import geometric, need_broadcast, need_point, need_tensor
+from polarvit.geometry.once import differentiable_once
 from polarvit.geometry.points import PolarPoint
 from polarvit.geometry.scaled import ch, exp_capped, rescale, restore, sh
 
@@ -29,7 +30,8 @@ class _Centroid(torch.autograd.Function):
 
     `lag` is a minus the largest a, formed before the division by sqrt(k) and without gradient: the ratio of two masses
     keeps every digit that way. Also returns, without gradient, what backward needs of each row: the lag and the radius
-    m of its farthest key, ln(E+S), ln(T+|V|) and |V| (all after division by e^m) and the index of the heaviest key.
+    m of its farthest key, ln(E+S), ln(T+|V|) and |V| (all after division by e^m and by `_unit`), the index of the
+    heaviest key, and ubar less the direction of that key.
     """
 
     generate_vmap_rule = True
@@ -37,6 +39,7 @@ class _Centroid(torch.autograd.Function):
     @staticmethod
     def forward(a: Tensor, lag: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, ...]:
         key, late = a.unsqueeze(-2), lag.unsqueeze(-2)
+        w = w / _unit(w)
         present = w > 0
         some = present.any(-1)
         m = torch.where(present, key, -torch.inf).amax(-1)
@@ -54,14 +57,18 @@ class _Centroid(torch.autograd.Function):
         centre = _take(u, heaviest)
         offset = u - centre
         mean = wide_product(share, offset).to(u.dtype)
-        m2 = (mass * squared_differences(mean, offset)).sum(-1)
+        spread = squared_differences(mean, offset)
+        # In units of the farthest key off ubar: beside one that lies on it, far beyond, its mass may be no number.
+        off = torch.where(present & (spread > 0), late, -torch.inf).amax(-1)
+        off = torch.where(torch.isfinite(off), off, first)
+        m2 = (w * sh(key) * torch.exp((late - off.unsqueeze(-1)).clamp_max(0.0)) * spread).sum(-1)
         ubar = centre + mean
         length = norm_of(ubar).squeeze(-1)
         direction = torch.where((length > 0).unsqueeze(-1), ubar / length.unsqueeze(-1), first_axis(u))
 
         size = total * length
         log_e = torch.log((w * torch.exp((least.unsqueeze(-1) - key).clamp_max(0.0))).sum(-1)) - m - least
-        log_minus = torch.logaddexp(torch.log(m2 / (1 + length)), log_e)
+        log_minus = torch.logaddexp(torch.log(m2 / (1 + length)) + (off - first), log_e)
         log_plus = torch.logaddexp(torch.log(2 * size), log_minus)
         radius = 0.5 * (log_plus - log_minus)
         small = torch.asinh(size * exp_capped(-0.5 * (log_minus + log_plus)))
@@ -69,7 +76,7 @@ class _Centroid(torch.autograd.Function):
         empty = (w == 0).all(-1)
         radius = torch.where(empty, torch.zeros_like(radius), radius)
         direction = torch.where(empty.unsqueeze(-1), first_axis(u), direction)
-        return radius, direction, first, m, log_minus, log_plus, size, heaviest
+        return radius, direction, first, m, log_minus, log_plus, size, heaviest, mean
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -77,10 +84,12 @@ class _Centroid(torch.autograd.Function):
         ctx.save_for_backward(*inputs, *output[1:])
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
-        a, lag, u, w, mu, first, m, log_minus, log_plus, size, heaviest = ctx.saved_tensors
+        a, lag, u, w, mu, first, m, log_minus, log_plus, size, heaviest, mean = ctx.saved_tensors
+        unit = _unit(w)
+        w = w / unit
         some = torch.isfinite(log_minus)
         grad_a = torch.where(some, grad_a, torch.zeros_like(grad_a)).unsqueeze(-1)
         turned = some & (size >= torch.finfo(size.dtype).tiny)
@@ -89,7 +98,10 @@ class _Centroid(torch.autograd.Function):
 
         key, sinh, cosh = a.unsqueeze(-2), sh(a).unsqueeze(-2), ch(a).unsqueeze(-2)
         centre = _take(u, heaviest)
-        offset, mean = u - centre, mu - centre
+        offset = u - centre
+        # The stored direction is what the loss saw. Where its rounding counts, e^2m eps > 1, the mean stands in for it.
+        far = (m > -0.5 * math.log(torch.finfo(m.dtype).eps)).unsqueeze(-1)
+        mean = torch.where(far, _as_long(centre, mean), mu - centre)
         chi = 0.5 * squared_differences(mean, offset)
         ahead = lag.unsqueeze(-2) - first.unsqueeze(-1)
         up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
@@ -108,7 +120,7 @@ class _Centroid(torch.autograd.Function):
         pull = grad_a * 0.5 * w * sinh * (up + over)
         sideways = (wide_product(g, offset.mT) - wide(g * mean).sum(-1, keepdim=True)).to(u.dtype)
 
-        grad_w = grad_a * slope_w + sinh * turn * sideways
+        grad_w = (grad_a * slope_w + sinh * turn * sideways) / unit
         to_a = (grad_a * slope_a + w * cosh * turn * sideways).sum(-2)
         spin = wide_product((w * sinh * turn).mT, g).to(u.dtype)
         spin = spin - (spin * u).sum(-1, keepdim=True) * u
@@ -119,6 +131,25 @@ class _Centroid(torch.autograd.Function):
 
 def _row(x: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid, x, torch.zeros_like(x)).unsqueeze(-1)
+
+
+def _unit(w: Tensor) -> Tensor:
+    """What the weights of a row count in [..., 1]: 1, or a power of two near the largest where that is tiny or huge."""
+    exponent = torch.floor(torch.log2(w.amax(-1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)))
+    return torch.where(exponent.abs() > 16, torch.exp2(exponent), torch.ones_like(exponent))
+
+
+def _as_long(centre: Tensor, mean: Tensor) -> Tensor:
+    """What is left of ubar = centre + mean at the length of `centre`, [..., N, n]: less `centre`, which is [..., 1, n].
+
+    Zero where all directions are one. With the stored, rounded direction of ubar in its place an angle of 0 becomes
+    one of eps, and e^a times that is no small number far out.
+    """
+    c, d = wide(centre), wide(mean)
+    ubar, long = c + d, norm_of(c)
+    length = norm_of(ubar)
+    grown = -((2 * c + d) * d).sum(-1, keepdim=True) / (long + length)
+    return (d + grown / torch.where(length > 0, length, torch.ones_like(length)) * ubar).to(mean.dtype)
 
 
 def _take(u: Tensor, index: Tensor) -> Tensor:

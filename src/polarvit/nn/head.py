@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from polarvit.geometry import PolarPoint, centroid
 from polarvit.geometry.directions import norm_and_direction, squared_differences, wide, wide_product
+from polarvit.geometry.once import differentiable_once
 from polarvit.geometry.scaled import ch, rescale, restore, scaled_asinh, sh
 from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import NO_DECAY, ORDINARY, Role
@@ -87,7 +87,7 @@ class _NearChord(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         """sum g (u - s z) over classes, sum g (z - s u) over points."""
         u, z, side = ctx.saved_tensors

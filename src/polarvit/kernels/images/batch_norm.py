@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from polarvit.geometry.once import differentiable_once
 from polarvit.kernels.images import steps
 from polarvit.kernels.images.scale import LARGEST
 from polarvit.kernels.images.sync import count, gather
@@ -41,7 +41,7 @@ class _Normalise(torch.autograd.Function):
         return passes(a, u, width=u.shape[-1]).normalised(a, u, b, v, f, c, e, relu)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, u, *_ = ctx.saved_tensors
         run = passes(a, u, width=u.shape[-1])
@@ -70,7 +70,7 @@ class _BatchNorm(torch.autograd.Function):
         return radius, direction, b, v, s
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_radius: Tensor, grad: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
         a, u, b, v, f, c, e, gain, root, s, t, facts = ctx.saved_tensors
         run = passes(a, u, width=u.shape[-1])

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from polarvit.geometry.directions import first_axis, norm_of, origin_radius
+from polarvit.geometry.once import differentiable_once
 from polarvit.geometry.scaled import scaled_asinh_value
 from polarvit.kernels.linear import radius_of_log_sinh
 from polarvit.kernels.pick import fused_runs
@@ -38,7 +38,7 @@ class _Finish(torch.autograd.Function):
         return radius, direction
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_radius: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
         u, radius, norm, last, square, t, w, beta, slope = ctx.saved_tensors
         if ctx.fused:
