@@ -9,7 +9,8 @@ from torch import nn
 
 from polarvit.geometry import from_tangent0, squared_distance, to_ambient
 from polarvit.models import create_model
-from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.nn import PolarEmbedding
+from polarvit.optim import AmbientRiemannianAdamW, RiemannianAdamW, param_groups
 from polarvit.optim.decay import decayed_radius
 from polarvit.parameters import CURVATURE, MANIFOLD, Role, walk
 
@@ -106,6 +107,24 @@ def test_the_moment_of_a_far_point_survives_the_rounding_of_directions(dtype):
     torch.testing.assert_close(points.v.norm(dim=-1), (radii + 0.1).to(dtype), rtol=1e-5, atol=0.0)
 
 
+@pytest.mark.parametrize("cls", [RiemannianAdamW, AmbientRiemannianAdamW])
+def test_points_that_joined_late_count_their_own_steps(cls):
+    """Of two tables in one optimizer the second gets gradients in the last two steps of two hundred alone."""
+    torch.manual_seed(0)
+    both = nn.ModuleList([PolarEmbedding(3, 4), PolarEmbedding(2, 4)]).double()
+    alone = copy.deepcopy(both)
+    together = cls(param_groups(both, 0.05, 0.01))
+    apart = [cls(param_groups(table, 0.05, 0.01)) for table in alone]
+    for step in range(200):
+        for index in range(2 if step >= 198 else 1):
+            both[index].v.grad = torch.randn_like(both[index].v)
+            alone[index].v.grad = both[index].v.grad.clone()
+        for optimizer in (together, *apart):
+            optimizer.step()
+    for one, two in zip(both, alone, strict=True):
+        torch.testing.assert_close(one.v, two.v, rtol=1e-12, atol=1e-12)
+
+
 def narrow(**overrides):
     return create_model(
         "polar_vit_tiny", num_classes=5, img_size=8, patch_size=4, depth=1, dim=16, mlp_dim=16, heads=2, **overrides
@@ -159,6 +178,44 @@ def test_a_learned_curvature_moves_last_and_carries_points_along():
     assert all(torch.isfinite(p).all() for p in model.parameters())
     manifold = next(group for group in optimizer.param_groups if group["role"] == MANIFOLD.value)
     assert manifold["curvature"] is model.log_k
+
+
+def test_a_curvature_stays_last_when_points_are_added():
+    optimizer = RiemannianAdamW(param_groups(narrow(learn_k=True), lr=1e-2, weight_decay=0.05))
+    for group in param_groups(PolarEmbedding(3, 4), lr=1e-2, weight_decay=0.05):
+        optimizer.add_param_group(group)
+    roles = [group["role"] for group in optimizer.param_groups]
+    assert roles.count(MANIFOLD.value) == 2
+    assert roles.index(CURVATURE.value) == len(roles) - 1
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, nn.Sequential, lambda model: nn.ModuleDict({"a": model})])
+def test_the_curvature_of_a_wrapped_model_is_the_models(wrap):
+    fixed, learned = narrow(k=2.5), narrow(k=2.5, learn_k=True)
+    for model, expected in ((fixed, 2.5), (learned, learned.log_k)):
+        groups = {group["role"]: group for group in param_groups(wrap(model), 1e-3, 0.05)}
+        assert groups["manifold"]["curvature"] is expected or groups["manifold"]["curvature"] == expected
+    assert param_groups(PolarEmbedding(3, 4), 1e-3, 0.05)[0]["curvature"] == 1.0
+
+
+def test_several_curvatures_must_be_told_apart():
+    flat, bent, learned = narrow(k=1.0), narrow(k=2.5), narrow(k=1.0, learn_k=True)
+    with pytest.raises(ValueError, match=r"points of one curvature .* found k = 1, k = 2\.5; give each part"):
+        param_groups(nn.ModuleList([flat, bent]), 1e-3, 0.05)
+    with torch.no_grad(), pytest.raises(ValueError, match=r"expected, found 1\.log_k, k = 1;"):
+        param_groups(nn.ModuleList([flat, learned]), 1e-3, 0.05)
+    with pytest.raises(ValueError, match=r"expected, found 0\.log_k, 1\.log_k;"):
+        param_groups(nn.ModuleList([learned, narrow(learn_k=True)]), 1e-3, 0.05)
+    groups = {group["role"]: group for group in param_groups(nn.ModuleList([flat, bent]), 1e-3, 0.05, k=2.0)}
+    assert groups["manifold"]["curvature"] == 2.0
+
+
+def test_an_attribute_k_that_is_no_curvature_is_not_taken_for_one():
+    model = nn.ModuleList([nn.Linear(2, 2), narrow(k=2.5)])
+    model[0].k = nn.Linear(2, 2)  # keys, as many call them
+    model.k = True
+    groups = {group["role"]: group for group in param_groups(model, 1e-3, 0.05)}
+    assert groups["manifold"]["curvature"] == 2.5
 
 
 def trained(model, optimizer, steps, seed):

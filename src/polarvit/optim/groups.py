@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from polarvit.parameters import Role, Tagged, walk
 
@@ -22,7 +23,8 @@ def param_groups(
 
     Ordinary parameters decay to zero, ANCHORED ones to their anchors, MANIFOLD ones to the origin; gains, biases and
     rates do not decay unless `decay_gains`, position tables only with `decay_tables`. `k` is the curvature constant of
-    the points: by default the model's own, learnable or not.
+    the points: by default the one that the modules of the model have as their `k`, learnable or not, and 1 where none
+    has any.
     """
     if not lr >= 0 or not weight_decay >= 0:
         raise ValueError(f"param_groups: lr and weight_decay must be non-negative, got {lr}, {weight_decay}")
@@ -34,15 +36,6 @@ def param_groups(
     for item in walk(model):
         if item.parameter.requires_grad:
             tagged[told.get(item.role, item.role)].append(item)
-    if len(tagged[Role.CURVATURE]) > 1:
-        names = ", ".join(item.name for item in tagged[Role.CURVATURE])
-        raise ValueError(f"param_groups: a model has one learnable curvature, found {names}")
-    if k is not None:
-        curvature: Any = k
-    elif tagged[Role.CURVATURE]:
-        curvature = tagged[Role.CURVATURE][0].parameter
-    else:
-        curvature = float(getattr(model, "k", 1.0))
     groups = []
     for role, items in tagged.items():
         if not items:
@@ -57,6 +50,27 @@ def param_groups(
         if role is Role.ANCHORED:
             group["anchors"] = [item.anchor for item in items]
         if role is Role.MANIFOLD:
-            group["curvature"] = curvature
+            group["curvature"] = shared_curvature(model, tagged[Role.CURVATURE]) if k is None else k
         groups.append(group)
     return groups
+
+
+def shared_curvature(model: nn.Module, learned: list[Tagged]) -> float | nn.Parameter:
+    """The one k of all points of a model: the learned parameter, or the number that its modules agree on."""
+    with torch.enable_grad():  # a learned k is known by its gradient
+        given = [k for k in (getattr(module, "k", None) for module in model.modules()) if is_number(k)]
+    fixed = sorted({float(k) for k in given if not (learned and isinstance(k, Tensor) and k.requires_grad)})
+    found = [item.name for item in learned] + [f"k = {k:g}" for k in fixed]
+    if len(found) > 1:
+        raise ValueError(
+            f"param_groups: points of one curvature were expected, found {', '.join(found)}; give each part of the "
+            "model groups of its own, or say k"
+        )
+    return learned[0].parameter if learned else fixed[0] if fixed else 1.0
+
+
+def is_number(k: Any) -> TypeGuard[float | Tensor]:
+    """Whether an attribute `k` can be a curvature: elsewhere it may be a layer of keys, a switch or a table."""
+    if isinstance(k, Tensor):
+        return k.ndim == 0 and k.is_floating_point()
+    return isinstance(k, int | float) and not isinstance(k, bool)

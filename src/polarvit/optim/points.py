@@ -42,7 +42,7 @@ def moved(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Points [N, n], moments [N, n+1] (radial first) and squares [N] after a step of points v with gradients g [N, n].
 
-    `step` counts from 1, a 0-dim tensor. Inputs stay as they are.
+    `step` [N] counts the steps of each point from 1. Inputs stay as they are.
     """
     bias1, bias2 = (bias(beta, step, v) for beta in betas)
     radius, u = norm_and_direction(v)

@@ -68,7 +68,10 @@ class RiemannianAdamW(Optimizer):
             "compile": compile,
         }
         super().__init__(params, defaults)
-        # A learnable curvature moves after everything that lives in the space it describes.
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """A learnable curvature stays last: it moves after everything that lives in the space it describes."""
+        super().add_param_group(param_group)
         self.param_groups.sort(key=lambda group: group["role"] == Role.CURVATURE.value)
 
     @torch.no_grad()
@@ -145,14 +148,14 @@ class RiemannianAdamW(Optimizer):
         moments, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
         v, g, moment, square = _joined(params, [p.grad for p in params], moments, squares)  # type: ignore[misc]
         torch._foreach_add_([s["step"] for s in states], 1)
-        step = states[0]["step"].to(v.device)
+        step = torch.cat([s["step"].to(v.device).expand(x.numel()) for s, x in zip(states, squares, strict=True)])
         new = self._moved(group, v.view(-1, n), g.view(-1, n), moment.view(-1, n + 1), square, step)
         _part(new, params, moments, squares)
 
     def _moved(
         self, group: dict[str, Any], v: Tensor, g: Tensor, moment: Tensor, square: Tensor, step: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """New points [N, n], moments [N, n+1] and squares [N], by `points.moved`, compiled or not."""
+        """New points [N, n], moments [N, n+1] and squares [N], by `points.moved`, compiled or not; `step` [N]."""
         wanted = group["compile"]
         function = moved_compiled if (worth_compiling(v) if wanted is None else wanted) else moved
         return function(
