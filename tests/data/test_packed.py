@@ -8,7 +8,16 @@ import pytest
 import torch
 from PIL import Image
 
-from polarvit.data import DataError, DigitsSource, FolderSource, PackedDataset, prepare
+from polarvit.data import (
+    DataError,
+    DigitsSource,
+    FolderSource,
+    PackedDataset,
+    SequentialPlan,
+    StreamingDataset,
+    prepare,
+)
+from polarvit.data.augment.layout import EvaluationRequest
 from polarvit.data.splits import stratified_split
 
 
@@ -82,6 +91,15 @@ def test_images_are_resized_by_the_shorter_side_and_cut_to_the_centre(tmp_path: 
     expected = source.image("train", 0).resize((32, 16), Image.Resampling.BICUBIC).crop((8, 0, 24, 16))
     np.testing.assert_array_equal(packed.images[0], np.asarray(expected))
     np.testing.assert_array_equal(packed.images[2], np.asarray(source.image("train", 2)))
+
+
+def test_odd_margins_are_cut_as_in_evaluation(tmp_path: Path) -> None:
+    source = folder_of(tmp_path / "raw", [(43, 32), (32, 43), (35, 32)])
+    packed = PackedDataset.open(prepare(source, tmp_path / "out", image_size=32))
+    stream = StreamingDataset(source, "train", 32, workers=0)
+    images = stream.fetch(EvaluationRequest(SequentialPlan(3, 3), 0, 1), 0, torch.device("cpu"))
+    np.testing.assert_array_equal(packed.images, images[..., :3].numpy())
+    np.testing.assert_array_equal(packed.images[0], np.asarray(source.image("train", 0).crop((6, 0, 38, 32))))
 
 
 def test_images_of_different_sizes_need_a_size(tmp_path: Path) -> None:

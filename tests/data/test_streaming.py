@@ -7,8 +7,18 @@ import pytest
 import torch
 from PIL import Image
 
-from polarvit.data import Augmentation, Augmenter, BatchPlan, DataError, FolderSource, SequentialPlan, StreamingDataset
-from polarvit.data.augment.crop import sample_crops
+from polarvit.data import (
+    Augmentation,
+    Augmenter,
+    BatchPlan,
+    DataError,
+    FolderSource,
+    PackedDataset,
+    SequentialPlan,
+    StreamingDataset,
+    prepare,
+)
+from polarvit.data.augment.crop import Interpolation, sample_crops
 from polarvit.data.augment.draws import Draws
 
 CONFIG = Augmentation(resized_crop=True, flip=0.5, mixup_alpha=0.2)
@@ -65,6 +75,26 @@ def test_evaluation_resizes_cuts_and_ends(source: FolderSource) -> None:
     batches = [augmenter.evaluation_batch(stream, plan, step) for step in range(plan.steps)]
     assert [len(images) for images, _ in batches] == [9, 9, 6]
     assert torch.cat([labels for _, labels in batches]).tolist() == source.labels("train").tolist()
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("size", "resize"), [(32, None), (32, 43), (31, 40)])
+def test_evaluation_sees_the_same_pixels_streamed_and_packed(
+    tmp_path: Path, interpolation: Interpolation, size: int, resize: int | None
+) -> None:
+    smooth = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 11, 3), dtype=np.uint8))
+    for i in range(4):
+        folder = tmp_path / "images" / "ab"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        smooth.rotate(90 * (i // 2)).resize((77, 43)).save(folder / f"{i}.png")
+    source = FolderSource(tmp_path / "images")
+    packed = PackedDataset.open(prepare(source, tmp_path / "packed"), "train")
+    stream = StreamingDataset(source, "train", size, resize=resize, workers=0)
+    augmenter = Augmenter(Augmentation(interpolation=interpolation), 2, size, resize=resize)
+    here, there = (augmenter.evaluation_batch(data, SequentialPlan(4, 4), 0)[0] for data in (stream, packed))
+    difference = ((here - there) * 127.5).round().abs()
+    assert difference.max() <= 1
+    assert difference.mean() < 0.05
 
 
 def test_a_corrupt_file_is_named_through_the_worker(source: FolderSource) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polarvit.data.augment.crop import Interpolation
+
 
 class Request(Protocol):
     """Which samples are needed, for this step and every later one; equal requests ask for the same."""
@@ -18,6 +20,11 @@ class Request(Protocol):
     @property
     def steps(self) -> int | None:
         """Number of steps there are; None: no end."""
+        ...
+
+    @property
+    def interpolation(self) -> Interpolation:
+        """How images are resized that get their size where they are decoded."""
         ...
 
     def indices(self, step: int) -> np.ndarray:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from polarvit.data.augment.pixels import pad_pixels
+from polarvit.data.central import central_square
 from polarvit.data.dataset import Request
 from polarvit.data.errors import DataError
 from polarvit.data.resident import ResidentDataset
@@ -126,7 +126,7 @@ def _write_split(
     for row, index in enumerate(indices.tolist()):
         image = source.image(split, index)
         if image_size is not None:
-            image = fit(image, image_size)
+            image = central_square(image, image_size)
         if image.size != (size[1], size[0]):
             raise DataError(
                 f"{source.origin(split, index)}: is {image.height} x {image.width} but the first image is "
@@ -141,17 +141,6 @@ def _write_split(
         "class_counts": np.bincount(labels, minlength=len(source.classes)).tolist(),
         "files": {kind: describe_file(folder / f"{name}-{kind}.npy") for kind in ("images", "labels")},
     }
-
-
-def fit(image: Image.Image, size: int) -> Image.Image:
-    """Resize the shorter side to `size` and cut the central square; an image of that size is left alone."""
-    if image.size != (size, size):
-        short = min(image.size)
-        width, height = (max(size, round(side * size / short)) for side in image.size)
-        image = image.resize((width, height), Image.Resampling.BICUBIC)
-        left, top = (width - size) // 2, (height - size) // 2
-        image = image.crop((left, top, left + size, top + size))
-    return image
 
 
 def counter(progress: Progress | None, total: int) -> Iterator[None]:

@@ -6,6 +6,7 @@ image; everything after it happens on the device. The cut of sample i at step s 
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,15 +15,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from polarvit.data.augment.config import Augmentation
-from polarvit.data.augment.crop import sample_crops
+from polarvit.data.augment.crop import Interpolation, sample_crops
 from polarvit.data.augment.draws import Draws
 from polarvit.data.augment.pixels import pad_pixels
+from polarvit.data.central import RESAMPLING, central_square
 from polarvit.data.dataset import Request
 from polarvit.data.errors import DataError
-from polarvit.data.packed import fit
 from polarvit.data.sources.source import Source, require_split
-
-_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 Key = tuple[int, int, int]  # seed, step, index
 
@@ -63,7 +62,7 @@ class StreamingDataset:
         self.classes = source.classes
         self.labels = source.labels(split)
         self.image_size = (image_size, image_size)
-        self._decoder = _Decoder(source, split, image_size, augmentation, resize or image_size)
+        self._decoder = _Decoder(source, split, image_size, augmentation, resize)
         self._workers, self._prefetch = workers, prefetch
         self._batches: Iterator[Tensor] | None = None
         self._request: Request | None = None
@@ -85,7 +84,7 @@ class StreamingDataset:
 
     def _loader(self, request: Request, step: int, pin: bool) -> DataLoader:
         return DataLoader(
-            self._decoder,
+            replace(self._decoder, interpolation=request.interpolation),
             batch_sampler=_KeysOfSteps(request, step),
             num_workers=self._workers,
             prefetch_factor=self._prefetch if self._workers else None,
@@ -107,17 +106,21 @@ class _KeysOfSteps:
             step += 1
 
 
+@dataclass(frozen=True)
 class _Decoder(Dataset[Tensor]):
     """Key -> image uint8 [size, size, 3]."""
 
-    def __init__(self, source: Source, split: str, size: int, augmentation: Augmentation | None, resize: int) -> None:
-        self.source, self.split, self.size = source, split, size
-        self.augmentation, self.resize = augmentation, resize
+    source: Source
+    split: str
+    size: int
+    augmentation: Augmentation | None
+    resize: int | None
+    interpolation: Interpolation = "bicubic"
 
     def __getitem__(self, key: Key) -> Tensor:
         image = self.source.image(self.split, key[2])
         if self.augmentation is None:
-            image = self._central(image)
+            image = central_square(image, self.size, resize=self.resize, interpolation=self.interpolation)
         else:
             image = self._random(image, self.augmentation, key)
         return torch.from_numpy(np.array(image))
@@ -134,9 +137,4 @@ class _Decoder(Dataset[Tensor]):
         boxes = sample_crops(draws, image.height, image.width, augmentation.crop_scale, augmentation.crop_ratio)
         top, left, height, width = boxes[0].tolist()
         part = image.crop((left, top, left + width, top + height))
-        return part.resize((self.size, self.size), _RESAMPLING[augmentation.interpolation])
-
-    def _central(self, image: Image.Image) -> Image.Image:
-        image = fit(image, self.resize)
-        margin = (self.resize - self.size) // 2
-        return image.crop((margin, margin, margin + self.size, margin + self.size))
+        return part.resize((self.size, self.size), RESAMPLING[self.interpolation])

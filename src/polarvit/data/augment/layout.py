@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polarvit.data.augment.crop import Interpolation
 from polarvit.data.augment.mixing import Mixer, Mixes, partners
 from polarvit.data.sampler import BatchPlan, SequentialPlan, share
 
@@ -33,6 +34,7 @@ class TrainingRequest:
     rank: int
     world: int
     mixer: Mixer
+    interpolation: Interpolation = "bicubic"
 
     @property
     def seed(self) -> int:
@@ -77,6 +79,7 @@ class EvaluationRequest:
     plan: SequentialPlan
     rank: int
     world: int
+    interpolation: Interpolation = "bicubic"
 
     seed = 0
 

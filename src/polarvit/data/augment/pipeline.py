@@ -21,6 +21,7 @@ from polarvit.data.augment.layout import EvaluationRequest, Layout, TrainingRequ
 from polarvit.data.augment.mixing import mix_images, soft_targets
 from polarvit.data.augment.operations import Group, group
 from polarvit.data.augment.transfer import ship
+from polarvit.data.central import central_cut
 from polarvit.data.dataset import ImageDataset
 from polarvit.data.errors import DataError
 from polarvit.data.resident import ResidentDataset
@@ -91,7 +92,7 @@ class Augmenter:
         A pure function of its arguments; b is the plan's batch size over `world`.
         """
         device = indexed(device)
-        request = TrainingRequest(plan, rank, world, self._mixer)
+        request = TrainingRequest(plan, rank, world, self._mixer, self.config.interpolation)
         if self._ready_for is None or self._ready_for[0] is not dataset or self._ready_for[1:] != (request, device):
             self._check(dataset, plan)
             self._ready, self._ready_for = {}, (dataset, request, device)
@@ -112,7 +113,7 @@ class Augmenter:
     ) -> list[Batch]:
         """The training batches of consecutive steps, made together; each equals that of a call."""
         self._check(dataset, plan)
-        request = TrainingRequest(plan, rank, world, self._mixer)
+        request = TrainingRequest(plan, rank, world, self._mixer, self.config.interpolation)
         return self.render(dataset, request, steps, self.draw(dataset, request, steps), indexed(device))
 
     def steps_at_once(self, dataset: ImageDataset, size: int, device: torch.device | str) -> int:
@@ -134,7 +135,7 @@ class Augmenter:
         """An evaluation batch: resized, centre-cropped, normalised float32 [b, 3, H, W], and labels int64 [b]."""
         self._check(dataset, plan)
         device = indexed(device)
-        request = EvaluationRequest(plan, rank, world)
+        request = EvaluationRequest(plan, rank, world, self.config.interpolation)
         images = dataset.fetch(request, step, device)
         labels, colors = ship([dataset.labels[request.indices(step)].astype(np.int64), self._colors], device)
         if not dataset.crops:
@@ -254,11 +255,9 @@ class Augmenter:
         n, height, width, _ = images.shape
         if (height, width) == (self.image_size, self.image_size) and self.resize == self.image_size:
             return images
-        short = min(height, width)
-        size = (round(height * self.resize / short), round(width * self.resize / short))
+        rows, columns, top, left = central_cut(height, width, self.resize, self.image_size)
         boxes, still = ship([np.tile([0, 0, height, width], (n, 1)), np.zeros(n, bool)], images.device)
-        resized = resized_crop(images, boxes, still, size, self.config.interpolation)
-        top, left = round((size[0] - self.image_size) / 2), round((size[1] - self.image_size) / 2)
+        resized = resized_crop(images, boxes, still, (rows, columns), self.config.interpolation)
         return resized[:, top : top + self.image_size, left : left + self.image_size]
 
     @staticmethod
