@@ -112,6 +112,24 @@ def test_overlays_are_called_like_their_images(tmp_path: Path) -> None:
     assert overlay_files(Path("out"), "discs", "test", 2) == [Path("out/00000.png"), Path("out/00001.png")]
 
 
+@pytest.mark.parametrize("name", ["../../evil", "Test/../../evil", "x/../../../evil"])
+def test_overlays_stay_in_their_folder_whatever_the_data_calls_its_images(
+    scans: Path, tmp_path: Path, name: str
+) -> None:
+    data = shutil.copytree(scans / "data", tmp_path / "data")
+    meta = json.loads((data / "meta.json").read_text())
+    meta["splits"]["test"]["names"][0] = name
+    (data / "meta.json").write_text(json.dumps(meta))
+    out = tmp_path / "deep" / "out"
+    result = call("eval", scans / "run", "--data", data, "--split", "test", "--overlays", out, "--device", "cpu")
+    assert result.exit_code == 1
+    assert f"'/{name}' leads out of" in flat(result.stderr)
+    assert not list(tmp_path.rglob("evil*"))
+    meta["splits"]["test"]["names"][0] = "/etc/passwd"
+    (data / "meta.json").write_text(json.dumps(meta))
+    assert out / "etc" / "passwd.png" in overlay_files(out, str(data), "test", 4)
+
+
 def test_images_are_padded_as_in_training_where_the_data_is_gone(scans: Path, tmp_path: Path) -> None:
     shares = ("--image-size", 16, "--validation", 0.2, "--test", 0.2, "--padding", "minimum")
     done("data", "prepare", scans / "scans", tmp_path / "data", *shares)

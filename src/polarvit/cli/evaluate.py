@@ -84,13 +84,13 @@ def evaluate(
     with place(device) as here:
         set_precision(recipe.train.precision)
         images = open_split(recipe, split, here.device, training=False)
+        files = [] if overlays is None else overlay_files(overlays, recipe.data.path, split, len(images))
         model = trained.model.to(here.device)
         size = batch or (None if masks else BATCH[here.device.type])
         scores = measure(
             recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True, walk=with_bar
         )
-        if overlays is not None:
-            files = overlay_files(overlays, recipe.data.path, split, len(images))
+        if files:
             write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on, ran_in = str(here.device), products(recipe.train.precision, here.device)
     if as_json:
