@@ -120,6 +120,29 @@ def test_the_report_command_takes_any_run(tmp_path: Path) -> None:
     assert "holds no finished run" in result.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "evaluated", "images", "count"),
+    [
+        (("data.holdout=0.1",), "train, 10% held out", "held-out", 143),
+        (("data.train=test", "data.validation=train"), "train", "train", 1438),
+    ],
+)
+def test_a_report_shows_and_names_the_images_of_its_scores(
+    tmp_path: Path, changes: tuple[str, ...], evaluated: str, images: str, count: int
+) -> None:
+    train(tiny_recipe("train.steps=2", "watch.eval_every=1", *changes), tmp_path / "run", device="cpu", quiet=True)
+    run = read_run(tmp_path / "run")
+    assert run.seen is not None
+    assert run.seen.of == run.metrics["scores"]["count"] == count
+    right = run.seen.predicted == run.seen.labels
+    assert 100 * right.mean() == pytest.approx(run.metrics["scores"]["top1"], abs=1e-3)
+    text = write_report([tmp_path / "run"], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<td>{evaluated}</td>" in text
+    for name in (f"{images} loss", f"{images} accuracy", f"a {images} image (", "evaluated on"):
+        assert name in text
+    assert not re.search(r"\btest\b", re.sub(r"base64,[^\"]*", "", text))
+
+
 def sample(count: int = 40, classes: int = 3, k: float | None = 1.0, names: tuple[str, ...] | None = None) -> Seen:
     draw = np.random.default_rng(0)
     labels = np.arange(count) % classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,37 @@ def test_the_card_names_the_commits_of_all_parts_of_a_run(run: Path) -> None:
     model, recipe, found = measure(run, None, torch.device("cpu"))
     found["run"]["parts"] = [{"commit": "aaa"}, {"commit": "aaa"}, {"commit": "bbb"}]
     assert ", commit aaa, then bbb. The weights" in card(model, "cifar100", recipe, found)
+
+
+def test_the_card_is_measured_on_the_test_split_and_says_which_step_was_kept(run: Path, tmp_path: Path) -> None:
+    """A run that chose its weights on one split and was tested once on another: their scores differ."""
+    chosen = tiny_recipe(
+        "data.path=digits", "data.validation=train", "data.test=test", "train.steps=6", "watch.eval_every=3",
+        "watch.keep_best=true",
+    )  # fmt: skip
+    train(chosen, tmp_path / "run", device="cpu", quiet=True)
+    model, recipe, found = measure(tmp_path / "run", None, torch.device("cpu"))
+    assert found["split"] == "test"
+    assert found["images"] == 359
+    assert found["at_end"] == found["run"]["test_scores"]["top1"]
+    text = card(model, "x", recipe, found)
+    assert "On all 359 images of the split `test`, " in text
+    assert "--split" not in text
+    assert f"those of step {found['run']['kept_step']}, the best in validation; the test images had no say" in text
+    assert "the last, not the best in validation" in card(model, "x", tiny_recipe(), found)
+    seen = replace(chosen, data=replace(chosen.data, test=None))
+    text = card(model, "x", seen, {**found, "split": "train"})
+    assert "the best on the images they are measured on" in text
+    assert "images of the split `train`" in text
+    assert "--data ... --split train`" in text
+
+
+def test_a_run_that_only_looked_at_held_out_images_has_no_card(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    text = (run / "recipe.yaml").read_text()
+    (tmp_path / "run" / "recipe.yaml").write_text(text.replace("holdout: 0.0", "holdout: 0.5"))
+    with pytest.raises(WeightsError, match="measured no test split"):
+        measure(tmp_path / "run", None, torch.device("cpu"))
 
 
 def test_packaged_weights_are_found_by_tag_and_do_what_their_card_says(run: Path, home: Path) -> None:

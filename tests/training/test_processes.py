@@ -69,7 +69,8 @@ def test_two_processes_train_a_segmentation_model_as_one_does(tmp_path: Path, mo
     assert one.keys() == two.keys()
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
-    losses = [[line["loss"] for line in RunFolder.read_log(tmp_path / name) if "loss" in line] for name in ("one", "two")]
+    logs = [RunFolder.read_log(tmp_path / name) for name in ("one", "two")]
+    losses = [[line["loss"] for line in log if "loss" in line] for log in logs]
     assert losses[0] == pytest.approx(losses[1], abs=1e-9)
 
 

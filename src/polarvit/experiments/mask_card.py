@@ -101,15 +101,12 @@ def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) ->
         f"On the {found['count']:,} test images, products in strict float32 (`{command}` prints it). At the end of "
         f"training, products in {run['product_precision']}: Dice {run['test_scores']['dice']:.3f}.\n\n{table}"
     )
-    best = recipe.watch.keep_best and "best_lost" not in run
-    which = "the best in validation; the test images had no say" if best else "not the best in validation"
     return written(
         model,
         name,
         recipe,
         run,
         data=ABOUT.get(source, f"`{source}`, images with masks."),
-        which=f"those of step {run['kept_step']:,}, {which}",
         results=results,
         limits=limits(model, source),
     )

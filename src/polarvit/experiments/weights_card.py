@@ -1,7 +1,8 @@
 """The card of a classifier's packaged weights: data, recipe, accuracy, calibration, every class, limits, licence.
 
-Everything on it is read from the run or measured here, in strict float32, on every test image. That of segmentation
-models is in `mask_card`; what both have in common is here.
+Everything on it is read from the run or measured here, in strict float32, on every image of its test split, or of the
+validation split where the run had no other. That of segmentation models is in `mask_card`; what both have in common is
+here.
 """
 
 from __future__ import annotations
@@ -54,23 +55,35 @@ def opened(run: Path, data: str | None) -> tuple[VisionModel, Recipe, dict[str, 
 
 
 def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionModel, Recipe, dict[str, Any]]:
-    """The model of a finished run, its recipe, and what was measured on every image of its test split."""
+    """The model of a finished run, its recipe, and what was measured on every image of a split."""
     model, recipe, metrics = opened(run, data)
-    if recipe.data.validation is None:
-        raise WeightsError(f"{run}: the run had no test split (data.validation is null), so its card would be empty")
-    images = open_images(recipe.data.path, model, recipe.data.validation)
+    split, trained = quoted(run, recipe, metrics)
+    images = open_images(recipe.data.path, model, split)
     model.class_names = images.classes
     set_precision("fp32")
     ready(model, device, len(images))
     seen = see(model, images, device)
     model.to("cpu").forget_compiled()
     found = facts(seen)
-    trained = metrics["scores"]["top1"]
     if abs(found["top1"] - trained) > TOLERANCE:
         raise WeightsError(
             f"{run}: measured {found['top1']:.2f} %, the run ended with {trained:.2f} %; are these its images?"
         )
-    return model, recipe, {**found, "device": device.type, "provenance": provenance(seed=0), "run": metrics}
+    about = {"split": split, "at_end": trained, "device": device.type, "provenance": provenance(seed=0), "run": metrics}
+    return model, recipe, {**found, **about}
+
+
+def quoted(run: Path, recipe: Recipe, metrics: dict[str, Any]) -> tuple[str, float]:
+    """The split that a card is about, and the top-1 accuracy on it at the end of training."""
+    data = recipe.data
+    split = data.test or (None if data.holdout else data.validation)
+    scores = metrics.get("test_scores" if data.test else "scores")
+    if split is None or scores is None:
+        raise WeightsError(
+            f"{run}: the run measured no test split (data.test) and no whole validation split (data.validation, "
+            "without data.holdout), so its card would be empty"
+        )
+    return split, scores["top1"]
 
 
 def headline(found: dict[str, Any]) -> str:
@@ -95,16 +108,17 @@ def facts(seen: Seen) -> dict[str, Any]:
 
 def card(model: VisionModel, tag: str, recipe: Recipe, found: dict[str, Any]) -> str:
     """The card as Markdown."""
-    name, run = full_tag(model, tag), found["run"]
+    name, run, split = full_tag(model, tag), found["run"], found["split"]
+    command = f"polarvit eval {name} --data ..." + (f" --split {split}" if split != "test" else "")
     known = set(found["classes"]) == set(CIFAR100)
     data = ABOUT_CIFAR100 if known else f"`{Path(recipe.data.path).name}`, {len(found['classes'])} classes."
+    tables = f"{calibration(found)}\n\n{per_class(found)}"
     results = (
-        f"On all {found['images']:,} test images, products in strict float32: **top-1 {found['top1']:.2f} %**, top-5 "
-        f"{found['top5']:.2f} % (`polarvit eval {name} --data ...` prints it). At the end of training, products in "
-        f"{run['product_precision']}: {run['scores']['top1']:.2f} %.\n\n{calibration(found)}\n\n{per_class(found)}"
+        f"On all {found['images']:,} images of the split `{split}`, products in strict float32: **top-1 "
+        f"{found['top1']:.2f} %**, top-5 {found['top5']:.2f} % (`{command}` prints it). At the end of training, "
+        f"products in {run['product_precision']}: {found['at_end']:.2f} %.\n\n{tables}"
     )
-    which = "those of the last step, not of the best one"
-    return written(model, name, recipe, run, data=data, which=which, results=results, limits=limits(model, known))
+    return written(model, name, recipe, run, data=data, results=results, limits=limits(model, known))
 
 
 def written(
@@ -114,11 +128,10 @@ def written(
     run: dict[str, Any],
     *,
     data: str,
-    which: str,
     results: str,
     limits: str,
 ) -> str:
-    """A card from its parts: about the data, which step's weights these are, what was measured, what they cannot do."""
+    """A card from its parts: about the data, what was measured, what the weights cannot do."""
     machine = ", ".join(run["machine"]["gpus"]) or run["machine"]["processor"]
     commits = ", then ".join(dict.fromkeys(str(part["commit"]) for part in run.get("parts", [run])))
     first = ": the first, not the best of several" if run["seed"] == 0 else ""
@@ -126,14 +139,24 @@ def written(
         f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
-        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. The weights are {which}. All settings "
-        "stand below."
+        f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. "
+        f"The weights are {kept(recipe, run)}. All settings stand below."
     )
     results = f"{results}\n\n## Limits\n\n{limits}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
     text = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
     text = text.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
     settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
     return f"{text}\n## Recipe\n\n```yaml\n{settings}```\n"
+
+
+def kept(recipe: Recipe, run: dict[str, Any]) -> str:
+    """Which step's weights these are, and what chose it."""
+    step = f"those of step {run.get('kept_step', run['steps']):,}"
+    if not recipe.watch.keep_best or "best_lost" in run:
+        return f"{step}, the last, not the best in validation"
+    if recipe.data.evaluated == (recipe.data.test or recipe.data.validation):
+        return f"{step}, the best on the images they are measured on: their scores are a little too good"
+    return f"{step}, the best in validation; the test images had no say"
 
 
 def calibration(found: dict[str, Any]) -> str:

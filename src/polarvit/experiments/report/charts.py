@@ -15,10 +15,12 @@ NAMED = 40
 
 
 def curves(runs: list[Run]) -> str:
-    """Training loss, validation loss and top-1 accuracy of every run over the steps."""
+    """Training loss, and loss and top-1 accuracy in evaluation, of every run over the steps."""
+    kinds = {run.images for run in runs if run.recipe.data.evaluated}
+    images = kinds.pop() if len(kinds) == 1 else "evaluation"
     loss = _plot(runs, "loss", "training loss", "training loss (log scale)", log=True)
-    validation = _plot(runs, "val_loss", "test loss", "test loss (log scale)", log=True)
-    accuracy = _plot(runs, "top1", "top-1 %", "test accuracy, top-1", log=False)
+    validation = _plot(runs, "val_loss", f"{images} loss", f"{images} loss (log scale)", log=True)
+    accuracy = _plot(runs, "top1", "top-1 %", f"{images} accuracy, top-1", log=False)
     return f'<div class="row">{loss}{validation}{accuracy}</div>'
 
 
@@ -51,7 +53,7 @@ def confusion(run: Run) -> str:
     names = seen.classes
     pairs = "; ".join(f"{escape(names[i])} taken for {escape(names[j])}: {n}" for n, i, j in wrong[:6])
     right = int(np.trace(counts))
-    text = f"<b>{escape(run.name)}</b>: {right} of {len(seen.labels)} right"
+    text = f"<b>{escape(run.name)}</b>, {escape(run.images)} images: {right} of {len(seen.labels)} right"
     text += f", {100 * right / len(seen.labels):.1f} %." + (f" Most often wrong: {pairs}." if pairs else "")
     return f'<figure class="matrix">{drawn}<figcaption>{text}</figcaption></figure>'
 

@@ -1,4 +1,4 @@
-"""What a report is made of: the log and metrics of a run, and what its model says about the test images."""
+"""What a report is made of: the log and metrics of a run, and what its model says about the images it is judged by."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.dataset import ImageDataset
 from polarvit.data.errors import DataError
 from polarvit.data.sampler import SequentialPlan
 from polarvit.geometry import PolarPoint
 from polarvit.models.weights import load_pretrained
 from polarvit.training.recipe import Recipe, load
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.sets import image_size, open_split
+from polarvit.training.sets import divided, image_size, open_split
 
 LIMIT = 2000
 """Images that are looked at one by one; of a larger split, that many evenly spaced."""
@@ -25,7 +26,7 @@ LIMIT = 2000
 
 @dataclass(frozen=True)
 class Seen:
-    """What a model makes of n test images."""
+    """What a model makes of n images."""
 
     classes: tuple[str, ...]
     labels: np.ndarray
@@ -60,7 +61,12 @@ class Run:
     log: list[dict[str, Any]]
     metrics: dict[str, Any]
     seen: Seen | None
-    """None for a run without a validation split."""
+    """None for a run that evaluated on no images."""
+
+    @property
+    def images(self) -> str:
+        """What the images of its scores are called in a sentence: test, validation, held-out."""
+        return "held-out" if self.recipe.data.holdout else self.recipe.data.validation or "no"
 
     def curve(self, key: str) -> tuple[list[float], list[float]]:
         """Steps and values of one entry of the log."""
@@ -69,7 +75,7 @@ class Run:
 
 
 def read_run(folder: Path, *, look_at_images: bool = True) -> Run:
-    """Read a finished run and, unless told otherwise, look at its test images."""
+    """Read a finished run and, unless told otherwise, look at the images it was evaluated on."""
     if not (folder / "metrics.json").is_file():
         raise FileNotFoundError(f"{folder} holds no finished run: there is no metrics.json in it")
     recipe = load(folder / "recipe.yaml")
@@ -78,17 +84,24 @@ def read_run(folder: Path, *, look_at_images: bool = True) -> Run:
             f"{folder}: reports are of classifiers; look at {folder / 'overlays.png'}, or use polarvit eval"
         )
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    seen = look(folder, recipe) if recipe.data.validation and look_at_images else None
+    seen = look(folder, recipe) if recipe.data.evaluated and look_at_images else None
     return Run(recipe.title, recipe, RunFolder.read_log(folder), metrics, seen)
+
+
+def open_evaluated(recipe: Recipe, device: torch.device) -> ImageDataset:
+    """The images that `data.evaluated` names."""
+    if recipe.data.holdout:
+        return divided(recipe, device)[1]
+    assert recipe.data.validation is not None
+    return open_split(recipe, recipe.data.validation, device, training=False)
 
 
 @torch.no_grad()
 def look(folder: Path, recipe: Recipe, batch: int = 256) -> Seen:
-    """Run the model of a folder over (at most `LIMIT` of) its validation images, on the CPU."""
-    assert recipe.data.validation is not None
+    """Run the model of a folder over (at most `LIMIT` of) the images it was evaluated on, on the CPU."""
     cpu = torch.device("cpu")
     model = load_pretrained(folder / "model")
-    dataset = open_split(recipe, recipe.data.validation, cpu, training=False)
+    dataset = open_evaluated(recipe, cpu)
     augmenter = Augmenter(recipe.augment, len(dataset.classes), image_size(recipe), resize=recipe.data.resize)
     count, dtype = len(dataset), next(model.parameters()).dtype
     plan = SequentialPlan(count, min(batch, count))

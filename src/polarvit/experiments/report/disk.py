@@ -1,4 +1,4 @@
-"""The test images on the Poincare disk.
+"""Images on the Poincare disk.
 
 The pooled points live in a hyperbolic space of many dimensions. For the picture they are placed in the hyperbolic plane
 so that their distances from the origin and from each other are those of the model, as nearly as two dimensions allow
@@ -137,7 +137,7 @@ def disk(seen: Seen, placed: Placed) -> str:
         out.append(tag("circle", title, **attributes, r=4.6 if wrong[i] else 3.4, class_="miss" if wrong[i] else "hit"))
     if len(seen.classes) <= 16:
         out += _labels(seen, placed)
-    return picture(SIZE, SIZE, "".join(out), "test images on the Poincare disk, coloured by class")
+    return picture(SIZE, SIZE, "".join(out), "images on the Poincare disk, coloured by class")
 
 
 def _circles(placed: Placed) -> list[float]:

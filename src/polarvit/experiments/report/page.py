@@ -77,7 +77,7 @@ def document(title: str, body: str) -> str:
     )
 
 
-HEADINGS = ("model", "test top-1", "top-5", "test loss", "parameters", "steps", "time", "mean radius")
+HEADINGS = ("model", "top-1", "top-5", "loss", "evaluated on", "parameters", "steps", "time", "mean radius")
 
 
 def facts(run: Run) -> tuple[str, ...]:
@@ -92,6 +92,7 @@ def facts(run: Run) -> tuple[str, ...]:
         show("top1", "{:.2f}", " %"),
         show("top5", "{:.2f}", " %"),
         show("loss", "{:.3f}"),
+        run.recipe.data.evaluated or "–",
         f"{metrics['parameters']:,}",
         f"{metrics['steps']:,}",
         f"{metrics['seconds']:.0f} s",
@@ -112,21 +113,22 @@ def table(runs: list[Run]) -> str:
 
 
 def embedding(run: Run) -> str:
-    """Where the test images lie in hyperbolic space."""
+    """Where the images lie in hyperbolic space."""
     assert run.seen is not None
     seen, placed = run.seen, place(run.seen)
     count = f"{len(placed.rows)} of {seen.of}" if len(placed.rows) < seen.of else f"all {seen.of}"
     text = (
-        f"Each dot is a test image ({count}): the point that the network pools from its patches, which lives in a "
-        f"hyperbolic space of {seen.features.shape[1]} dimensions. The picture is the Poincaré disk of the hyperbolic "
-        f"plane of curvature −{1 / placed.k:.2f}; dots are placed so that distances from the centre and between dots "
-        f"are the model's, as nearly as two dimensions allow (multidimensional scaling; labels are not used). "
+        f"Each dot is a {run.images} image ({count}): the point that the network pools from its patches, which lives "
+        f"in a hyperbolic space of {seen.features.shape[1]} dimensions. The picture is the Poincaré disk of the "
+        f"hyperbolic plane of curvature −{1 / placed.k:.2f}; distances from the centre and between dots are the model's, "
+        f"as nearly as two dimensions allow (multidimensional scaling; labels are not used). "
         f"Distances from the centre are off by {placed.radius_error:.1%} on average, distances between dots by "
         f"{placed.distance_error:.1%}. Rings are marked with the distance from the centre; the rim is infinitely far. "
         "An outlined dot was classified wrong."
     )
+    title = f"{run.images.capitalize()} images in hyperbolic space: {run.name}"
     return (
-        f"<h2>Test images in hyperbolic space: {escape(run.name)}</h2><p>{text}</p>"
+        f"<h2>{escape(title)}</h2><p>{escape(text)}</p>"
         f'<figure class="wide">{disk(seen, placed)}</figure>'
         f"<h2>Does the radius mean something?</h2>{radii(seen)}"
         f'<figure class="wide">{extremes(seen)}<figcaption>Under each image what the model says and how sure it is; '
