@@ -120,8 +120,8 @@ def embedding(run: Run) -> str:
     text = (
         f"Each dot is a {run.images} image ({count}): the point that the network pools from its patches, which lives "
         f"in a hyperbolic space of {seen.features.shape[1]} dimensions. The picture is the Poincaré disk of the "
-        f"hyperbolic plane of curvature −{1 / placed.k:.2f}; distances from the centre and between dots are the model's, "
-        f"as nearly as two dimensions allow (multidimensional scaling; labels are not used). "
+        f"hyperbolic plane of curvature −{1 / placed.k:.2f}; distances from the centre and between dots are the "
+        f"model's, as nearly as two dimensions allow (multidimensional scaling; labels are not used). "
         f"Distances from the centre are off by {placed.radius_error:.1%} on average, distances between dots by "
         f"{placed.distance_error:.1%}. Rings are marked with the distance from the centre; the rim is infinitely far. "
         "An outlined dot was classified wrong."
