@@ -263,6 +263,31 @@ def test_gradients_of_the_centroid_do_not_depend_on_the_unit_of_weights(radius: 
         torch.testing.assert_close(two * by, one, rtol=3e-5, atol=3e-6 * float(one.abs().max()))
 
 
+@pytest.mark.parametrize("radius", [4.0, 8.0, 12.0, 14.0])
+def test_rows_that_one_key_outweighs_have_gradients_far_out(radius: float) -> None:
+    """Sixteen rows of attention, each nearly on a key of its own: 1e-3 to 1e-9 of the weight is left to the others.
+
+    The mean differs from that key's direction by less than a float of it resolves, and the gradient is e^(2 a_mu) times
+    the difference.
+    """
+    generator = torch.Generator().manual_seed(5)
+    u = torch.nn.functional.normalize(torch.randn(16, 12, generator=generator), dim=-1)
+    a = radius + torch.rand(16, generator=generator)
+    w = torch.rand(16, 16, generator=generator) * torch.logspace(-4, -10, 16)[:, None]
+    w[torch.arange(16), torch.randperm(16, generator=generator)] = 1.0
+    up, across = torch.randn(16, generator=generator), torch.randn(16, 12, generator=generator)
+
+    def gradients(dtype: torch.dtype) -> list[Tensor]:
+        leaves = [x.to(dtype, copy=True).requires_grad_() for x in (a, u, w)]
+        mean = geometry.centroid(PolarPoint(leaves[0], leaves[1]), leaves[2])
+        loss = (mean.radius * up.to(dtype)).sum() + (mean.direction * across.to(dtype)).sum()
+        to_a, to_u, to_w = torch.autograd.grad(loss, leaves)
+        return [to_a, to_u - (to_u * leaves[1]).sum(-1, keepdim=True) * leaves[1], to_w]
+
+    for one, two in zip(gradients(torch.float32), gradients(torch.float64), strict=True):
+        assert float((one - two).norm() / two.norm()) < 1e-4
+
+
 @pytest.mark.parametrize("radius", [12.0, 30.0, 40.0, 80.0, 200.0])
 def test_points_of_one_direction_move_their_centroid_along_it_at_every_radius(radius: float) -> None:
     """On one ray a_mu is that of a segment: e^(2 a_mu) = sum w e^a / sum w e^-a, nothing turns."""

@@ -30,8 +30,11 @@ class _Centroid(torch.autograd.Function):
 
     `lag` is a minus the largest a, formed before the division by sqrt(k) and without gradient: the ratio of two masses
     keeps every digit that way. Also returns, without gradient, what backward needs of each row: the lag and the radius
-    m of its farthest key, ln(E+S), ln(T+|V|) and |V| (all after division by e^m and by `_unit`), the index of the
-    heaviest key, and ubar less the direction of that key.
+    m of its farthest key, ln(E+S), ln(T+|V|) and |V| (all after division by e^m and by `_unit`), the index h of its
+    heaviest key, and ubar - u_h.
+
+    A row that one key outweighs has ubar - u_h as small as the other masses, and e^(2 a_mu) times that is its gradient:
+    so what is near u_h is never taken as a difference of larger vectors (`_Rows`).
     """
 
     generate_vmap_rule = True
@@ -52,17 +55,17 @@ class _Centroid(torch.autograd.Function):
         mass = w * sh(key) * torch.exp((late - first.unsqueeze(-1)).clamp_max(0.0))
         total = mass.sum(-1)
         share = mass / torch.where(total > 0, total, torch.ones_like(total)).unsqueeze(-1)
-        # Offsets from the heaviest key: equal and one-hot directions give M2 = 0 exactly, at any radius.
-        heaviest = share.sum(-2).argmax(-1)
-        centre = _take(u, heaviest)
-        offset = u - centre
-        mean = wide_product(share, offset).to(u.dtype)
-        spread = squared_differences(mean, offset)
+        # Offsets from one key: equal and one-hot directions give M2 = 0 exactly, at any radius.
+        heaviest = share.argmax(-1)
+        rows = _Rows(u, _centre(share), heaviest)
+        others = rows.apart(share)
+        away = (wide_product(others, rows.offset) - wide(others).sum(-1, keepdim=True) * wide(rows.start)).to(u.dtype)
+        spread = rows.squares(away)
         # In units of the farthest key off ubar: beside one that lies on it, far beyond, its mass may be no number.
         off = torch.where(present & (spread > 0), late, -torch.inf).amax(-1)
         off = torch.where(torch.isfinite(off), off, first)
         m2 = (w * sh(key) * torch.exp((late - off.unsqueeze(-1)).clamp_max(0.0)) * spread).sum(-1)
-        ubar = centre + mean
+        ubar = rows.top + away
         length = norm_of(ubar).squeeze(-1)
         direction = torch.where((length > 0).unsqueeze(-1), ubar / length.unsqueeze(-1), first_axis(u))
 
@@ -76,7 +79,7 @@ class _Centroid(torch.autograd.Function):
         empty = (w == 0).all(-1)
         radius = torch.where(empty, torch.zeros_like(radius), radius)
         direction = torch.where(empty.unsqueeze(-1), first_axis(u), direction)
-        return radius, direction, first, m, log_minus, log_plus, size, heaviest, mean
+        return radius, direction, first, m, log_minus, log_plus, size, heaviest, away
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -87,7 +90,7 @@ class _Centroid(torch.autograd.Function):
     @differentiable_once
     def backward(ctx: Any, grad_a: Tensor, grad_u: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Closed forms; S is stationary in its direction, so that dependence drops out of the radius."""
-        a, lag, u, w, mu, first, m, log_minus, log_plus, size, heaviest, mean = ctx.saved_tensors
+        a, lag, u, w, mu, first, m, log_minus, log_plus, size, heaviest, away = ctx.saved_tensors
         unit = _unit(w)
         w = w / unit
         some = torch.isfinite(log_minus)
@@ -97,12 +100,11 @@ class _Centroid(torch.autograd.Function):
         g = torch.where(turned.unsqueeze(-1), g, torch.zeros_like(g))
 
         key, sinh, cosh = a.unsqueeze(-2), sh(a).unsqueeze(-2), ch(a).unsqueeze(-2)
-        centre = _take(u, heaviest)
-        offset = u - centre
+        rows = _Rows(u, _centre(w * sinh), heaviest)
         # The stored direction is what the loss saw. Where its rounding counts, e^2m eps > 1, the mean stands in for it.
         far = (m > -0.5 * math.log(torch.finfo(m.dtype).eps)).unsqueeze(-1)
-        mean = torch.where(far, _as_long(centre, mean), mu - centre)
-        chi = 0.5 * squared_differences(mean, offset)
+        away = torch.where(far, _as_long(rows.top, away), mu - rows.top)
+        chi = 0.5 * rows.squares(away)
         ahead = lag.unsqueeze(-2) - first.unsqueeze(-1)
         up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
         over = exp_capped(ahead - _row(log_minus, some))  # e^a / (E + S)
@@ -118,14 +120,17 @@ class _Centroid(torch.autograd.Function):
         slope_w = torch.where((m < 1).unsqueeze(-1), close, slope_w)
         slope_a = 0.5 * w * (up * (1 - cosh * chi) + under - cosh * chi * over)
         pull = grad_a * 0.5 * w * sinh * (up + over)
-        sideways = (wide_product(g, offset.mT) - wide(g * mean).sum(-1, keepdim=True)).to(u.dtype)
+        back = -wide(g * away).sum(-1, keepdim=True)
+        along = wide_product(g, rows.offset.mT) - (wide(g) * wide(rows.start)).sum(-1, keepdim=True)
+        sideways = torch.where(rows.own, back, along + back).to(u.dtype)  # g.(u_j - mu)
 
         grad_w = (grad_a * slope_w + sinh * turn * sideways) / unit
         to_a = (grad_a * slope_a + w * cosh * turn * sideways).sum(-2)
         spin = wide_product((w * sinh * turn).mT, g).to(u.dtype)
         spin = spin - (spin * u).sum(-1, keepdim=True) * u
-        force = wide(pull)
-        to_u = (wide_product(force.mT, mean) - force.sum(-2).unsqueeze(-1) * wide(offset)).to(u.dtype)
+        apart = rows.apart(pull)
+        to_u = wide_product(pull.mT, away) + wide_product(apart.mT, rows.start)
+        to_u = (to_u - wide(apart).sum(-2).unsqueeze(-1) * wide(rows.offset)).to(u.dtype)  # pull (mu - u_j)
         return to_a, None, to_u + (pull * chi).sum(-2).unsqueeze(-1) * u + spin, grad_w
 
 
@@ -139,22 +144,44 @@ def _unit(w: Tensor) -> Tensor:
     return torch.where(exponent.abs() > 16, torch.exp2(exponent), torch.ones_like(exponent))
 
 
-def _as_long(centre: Tensor, mean: Tensor) -> Tensor:
-    """What is left of ubar = centre + mean at the length of `centre`, [..., N, n]: less `centre`, which is [..., 1, n].
+def _as_long(top: Tensor, away: Tensor) -> Tensor:
+    """What is left of ubar = top + away at the length of `top`, less `top`: [..., N, n].
 
     Zero where all directions are one. With the stored, rounded direction of ubar in its place an angle of 0 becomes
-    one of eps, and e^a times that is no small number far out.
+    one of eps, and e^(2a) times that is no small number far out.
     """
-    c, d = wide(centre), wide(mean)
+    c, d = wide(top), wide(away)
     ubar, long = c + d, norm_of(c)
     length = norm_of(ubar)
     grown = -((2 * c + d) * d).sum(-1, keepdim=True) / (long + length)
-    return (d + grown / torch.where(length > 0, length, torch.ones_like(length)) * ubar).to(mean.dtype)
+    return (d + grown / torch.where(length > 0, length, torch.ones_like(length)) * ubar).to(away.dtype)
 
 
-def _take(u: Tensor, index: Tensor) -> Tensor:
-    """u[..., index, :] with the key axis kept: [..., 1, n]."""
-    return torch.take_along_dim(u, index[..., None, None], -2)
+class _Rows:
+    """Directions u [..., M, n] as offsets from that of key `centre` [...]; row i starts at its heaviest key h_i."""
+
+    def __init__(self, u: Tensor, centre: Tensor, heaviest: Tensor) -> None:
+        self.offset = u - torch.take_along_dim(u, centre[..., None, None], -2)
+        self.top = torch.take_along_dim(u, heaviest.unsqueeze(-1), -2)
+        """u_h [..., N, n]."""
+        self.start = torch.take_along_dim(self.offset, heaviest.unsqueeze(-1), -2)
+        """Its offset."""
+        self.own = torch.arange(u.shape[-2], device=u.device) == heaviest.unsqueeze(-1)
+        """Which key is h: bool [..., N, M]."""
+
+    def apart(self, x: Tensor) -> Tensor:
+        """x [..., N, M] with 0 for the row's heaviest key."""
+        return torch.where(self.own, torch.zeros_like(x), x)
+
+    def squares(self, away: Tensor) -> Tensor:
+        """|u_h + away - u_j|^2 [..., N, M]; of the row's heaviest key |away|^2, to the last digit."""
+        others = squared_differences(self.start + away, self.offset)
+        return torch.where(self.own, away.square().sum(-1, keepdim=True), others)
+
+
+def _centre(mass: Tensor) -> Tensor:
+    """The heaviest key of all rows of [..., N, M] together."""
+    return mass.sum(-2).argmax(-1)
 
 
 @geometric
