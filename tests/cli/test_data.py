@@ -1,13 +1,16 @@
-"""`polarvit data prepare` and `polarvit data list`."""
+"""`polarvit data prepare`, `polarvit data list`, `polarvit data twins`, and what `polarvit eval` makes of twins."""
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from commands import call, done
+from commands import call, done, flat
+from PIL import Image, ImageOps
 
 from polarvit.cli.data import Kind, guess
 
@@ -90,3 +93,65 @@ def test_sources_are_told_by_their_looks(tmp_path: Path, photos: Path) -> None:
     assert guess("digits") == Kind.DIGITS
     assert guess("uoft-cs/cifar10") == Kind.HUB
     assert guess("./nowhere/photos") == Kind.FOLDER
+
+
+@pytest.fixture
+def doubles(tmp_path: Path) -> Path:
+    """A prepared folder: of six test images two were taken from the training split, one of them mirrored."""
+    for split, count in (("train", 9), ("test", 6)):
+        for index in range(count):
+            rng = np.random.default_rng([index, split == "test"])
+            pixels = rng.integers(0, 256, (5, 5, 3), dtype=np.uint8)
+            image = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
+            path = tmp_path / "photos" / split / "ab"[index % 2] / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image.save(path)
+    photos = tmp_path / "photos"
+    shutil.copy(photos / "train" / "a" / "4.png", photos / "test" / "a" / "0.png")
+    ImageOps.mirror(Image.open(photos / "train" / "b" / "7.png")).save(photos / "test" / "b" / "5.png")
+    done("data", "prepare", photos, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_twins_between_splits_are_counted_listed_and_drawn(doubles: Path, tmp_path: Path) -> None:
+    found = json.loads(done("data", "twins", doubles, "--json"))
+    assert (found["images"], found["near"], found["above"]) == (6, 2, 0.98)
+    assert sorted(pair[:2] for pair in found["pairs"]) == [[0, 2], [5, 8]]
+    text = done("data", "twins", doubles, "--picture", tmp_path / "new" / "twins.png")
+    assert "images of test (6) that resemble one of train (9)" in flat(text)
+    assert "a, image 0" in text
+    assert Image.open(tmp_path / "new" / "twins.png").size == (4 * 132 - 4, 128)
+    other = json.loads(done("data", "twins", doubles, "--split", "train", "--among", "test", "--json"))
+    assert sorted(pair[:2] for pair in other["pairs"]) == [[2, 0], [8, 5]]
+
+
+def test_twins_of_a_split_in_itself_are_refused(doubles: Path) -> None:
+    result = call("data", "twins", doubles, "--split", "train")
+    assert result.exit_code == 1
+    assert "--split and --among are both 'train'" in flat(result.stderr)
+    assert "has no split 'validation'" in flat(call("data", "twins", doubles, "--among", "validation").stderr)
+
+
+def test_eval_scores_twins_apart_and_tells_of_every_image(doubles: Path, tmp_path: Path) -> None:
+    settings = ("--set", "model.options={dim: 16, depth: 1, heads: 2, mlp_dim: 16, img_size: 32}", "--device", "cpu")
+    steps = ("--set", "train.steps=2", "--set", "train.batch_size=4", "--set", "data.validation=test")
+    done("train", "digits", "--data", doubles, "--out", tmp_path / "run", *steps, *settings)
+    lines = tmp_path / "new" / "scores.csv"
+    found = json.loads(done("eval", tmp_path / "run", "--twins", 0.98, "--by-image", lines, "--json"))
+    assert [found[key]["count"] for key in ("with_twin", "without_twin")] == [2, 4]
+    for key in ("top1", "loss", "radius"):
+        mean = (2 * found["with_twin"][key] + 4 * found["without_twin"][key]) / 6
+        assert found[key] == pytest.approx(mean, rel=1e-6)
+    rows = list(csv.DictReader(lines.open()))
+    assert [row["image"] for row in rows] == list("012345")
+    assert [row["class"] for row in rows] == ["a", "a", "a", "b", "b", "b"]
+    assert sum(float(row["loss"]) for row in rows) / 6 == pytest.approx(found["loss"], rel=1e-5)
+    assert 100 * sum(row["class"] == row["answer"] for row in rows) / 6 == pytest.approx(found["top1"])
+    assert all(row["right"] == str(int(row["class"] == row["answer"])) for row in rows)
+    assert [row["twin"] for row in rows if float(row["correlation"]) > 0.98] == ["2", "8"]
+    text = done("eval", tmp_path / "run", "--twins", 0.98)
+    assert "with twin" in text
+    assert "without twin" in text
+    result = call("eval", tmp_path / "run", "--twins", 0.98, "--split", "train")
+    assert result.exit_code == 1
+    assert "'train' is what was trained on" in flat(result.stderr)

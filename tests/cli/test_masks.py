@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -17,6 +18,7 @@ from PIL import Image
 from polarvit import create_model
 from polarvit.cli.masks import overlay_files
 from polarvit.cli.trained import find_model
+from polarvit.data import PackedDataset
 from polarvit.data.sources.mask_sets import MASK_SETS, MaskSet
 from polarvit.experiments import mask_card
 from polarvit.models import weights
@@ -100,6 +102,26 @@ def test_predict_takes_a_folder_of_images(scans: Path, tmp_path: Path) -> None:
     result = call("predict", tmp_path / "empty", *words)
     assert result.exit_code == 2
     assert "no image in this folder" in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_eval_tells_of_every_image_with_masks(scans: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "scores.csv"
+    told = ("eval", scans / "run", "--device", "cpu", "--by-image", lines)
+    found = json.loads(done(*told, "--twins", 0.1, "--json"))
+    assert found["with_twin"]["count"] == found["count"] == 4
+    assert "without_twin" not in found
+    assert found["with_twin"]["dice"] == found["dice"]
+    rows = list(csv.DictReader(lines.open()))
+    assert [row["name"] for row in rows] == json.loads((scans / "data" / "meta.json").read_text())["splits"]["test"][
+        "names"
+    ]
+    for key, name in (("dice", "image_dice"), ("iou", "iou"), ("hd95", "hausdorff95")):
+        assert sum(float(row[key]) for row in rows) / 4 == pytest.approx(found[name], rel=1e-5)
+    truth = PackedDataset.open(scans / "data", "test").masks
+    assert [float(row["true"]) for row in rows] == pytest.approx([(mask > 0).mean() for mask in truth], rel=1e-5)
+    assert "twin" in rows[0]
+    done(*told)
+    assert "twin" not in lines.read_text()
 
 
 def test_overlays_are_called_like_their_images(tmp_path: Path) -> None:

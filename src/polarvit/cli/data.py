@@ -1,4 +1,4 @@
-"""`polarvit data prepare` and `polarvit data list`."""
+"""`polarvit data prepare` and `polarvit data list`; `polarvit data twins` is next door."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from polarvit.cli.twins import twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Pack data sets once, so that training starts at once.")
     group.command("prepare")(prepare)
     group.command("list")(list_folders)
+    group.command("twins")(twins)
     app.add_typer(group, name="data")
 
 

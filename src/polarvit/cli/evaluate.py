@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,6 +47,20 @@ def evaluate(
             "--drop-last/--keep-last", help="Segmentation: leave an incomplete last batch out of Dice. As the run."
         ),
     ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option("--by-image", dir_okay=False, help="Write a CSV file with the scores of every image."),
+    ] = None,
+    near: Annotated[
+        float | None,
+        typer.Option(
+            "--twins",
+            min=0,
+            max=1,
+            metavar="CORRELATION",
+            help="Also score apart the images that have a near twin in the training split, e.g. 0.98.",
+        ),
+    ] = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -59,15 +73,17 @@ def evaluate(
     polarvit eval runs/photos --data data/photos --split test
     polarvit eval runs/photos/model --data data/photos --json
     polarvit eval runs/kvasir_seg_unet_polar --split test --overlays masks
+    polarvit eval unet_polar.busi --data data/busi --twins 0.98 --by-image scores.csv
     """
-    from polarvit.cli.masks import overlay_files, score_row, write_overlays
+    from polarvit.cli.by_image import apart, twins_of, write_lines
+    from polarvit.cli.masks import image_names, overlay_files, score_row, write_overlays
     from polarvit.cli.trained import find_model
     from polarvit.tables import console, table
     from polarvit.training import MaskScores
     from polarvit.training.distributed import place
     from polarvit.training.sets import open_split
     from polarvit.training.step import products, set_precision
-    from polarvit.training.task import measure
+    from polarvit.training.task import by_image, together
 
     check_device(device)
     trained = find_model(weights).on(data)
@@ -86,19 +102,25 @@ def evaluate(
         images = open_split(recipe, split, here.device, training=False)
         files = [] if overlays is None else overlay_files(overlays, recipe.data.path, split, len(images))
         model = trained.model.to(here.device)
-        size = batch or (None if masks else BATCH[here.device.type])
-        scores = measure(
-            recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True, walk=with_bar
-        )
+        twins = None if near is None else twins_of(recipe, split)
+        told: dict[str, Any] = {"batch_size": batch or (None if masks else BATCH[here.device.type]), "thorough": True}
+        seen = by_image(recipe, model, images, trained.augmenter(), here, walk=with_bar, **told)
         if files:
             write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on, ran_in = str(here.device), products(recipe.train.precision, here.device)
+    if lines is not None:
+        write_lines(lines, seen, images, image_names(recipe.data.path, split), twins)
+    scores = together(recipe, seen, **told)
+    parts = {} if near is None or twins is None else apart(recipe, seen, twins, near, **told)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}
-        typer.echo(json.dumps({**facts, "precision": ran_in, **scores.to_dict()}))
+        told_apart = {name: part.to_dict() for name, part in parts.items()}
+        typer.echo(json.dumps({**facts, "precision": ran_in, **scores.to_dict(), **told_apart}))
         return
-    columns, row = score_row(scores) if isinstance(scores, MaskScores) else accuracy_row(scores)
-    console().print(table(trained.weights, ["", *columns], [[images.name, *row]]))
+    found = {images.name: scores, **{name.replace("_", " "): part for name, part in parts.items()}}
+    told_of = [(name, score_row(x) if isinstance(x, MaskScores) else accuracy_row(x)) for name, x in found.items()]
+    columns = told_of[0][1][0]
+    console().print(table(trained.weights, ["", *columns], [[name, *cells] for name, (_, cells) in told_of]))
 
 
 def with_bar(batches: range) -> Iterable[int]:

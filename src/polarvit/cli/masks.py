@@ -82,18 +82,28 @@ def overlay_files(out: Path, data: str, split: str, count: int) -> list[Path]:
 
     Folders that all images share are left out. Built-in images have no names: theirs is their place in the split.
     """
-    from polarvit.cli.data import read_meta
     from polarvit.data.errors import DataError
 
-    if not (Path(data) / "meta.json").is_file():
+    called = image_names(data, split)
+    if called is None:
         return [out / f"{index:05d}.png" for index in range(count)]
-    names = [PurePosixPath("/", name) for name in read_meta(Path(data))["splits"][split]["names"]]
+    names = [PurePosixPath("/", name) for name in called]
     shared = os.path.commonpath([name.parent for name in names])
     files = [out / f"{name.relative_to(shared)}.png" for name in names]
     for name, file in zip(names, files, strict=True):
         if not file.resolve().is_relative_to(out.resolve()):
             raise DataError(f"{Path(data) / 'meta.json'}: the image name '{name}' leads out of {out}")
     return files
+
+
+def image_names(data: str, split: str) -> list[str] | None:
+    """What the images of a prepared split are called; None where nobody wrote that down."""
+    from polarvit.cli.data import read_meta
+
+    if not (Path(data) / "meta.json").is_file():
+        return None
+    names: list[str] | None = read_meta(Path(data))["splits"][split].get("names")
+    return names
 
 
 def score_row(scores: MaskScores) -> tuple[list[str], list[str]]:

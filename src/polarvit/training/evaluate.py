@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.dataset import ImageDataset
-from polarvit.data.sampler import SequentialPlan
+from polarvit.data.sampler import SequentialPlan, share
 from polarvit.models import VisionModel
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Precision
@@ -50,7 +50,31 @@ class Scores:
         return f"top-1 {self.top1:.2f} %, top-5 {self.top5:.2f} %, loss {self.loss:.4f}"
 
 
-@torch.no_grad()
+class ImageScores(NamedTuple):
+    """What is known of every image of a data set, in its order: float64 [N] each, on the host."""
+
+    loss: Tensor
+    top1: Tensor
+    """1 where the answer is right, else 0."""
+    top5: Tensor
+    """1 where the right answer is among the first five."""
+    answer: Tensor
+    """Number of the most probable class."""
+    confidence: Tensor
+    """Its probability."""
+    radius: Tensor | None
+    """Mean radius of the final tokens (hyperbolic models)."""
+
+    def part(self, rows: Tensor) -> ImageScores:
+        """Those of some images."""
+        return ImageScores(*(None if x is None else x[rows] for x in self))  # type: ignore[arg-type]
+
+    def scores(self) -> Scores:
+        """All images together."""
+        loss, top1, top5, _, _, radius = (None if x is None else x.mean().item() for x in self)
+        return Scores(loss, 100 * top1, 100 * top5, len(self.loss), radius)  # type: ignore[arg-type, operator]
+
+
 def evaluate(
     model: nn.Module,
     dataset: ImageDataset,
@@ -62,31 +86,46 @@ def evaluate(
     walk: Walk = iter,
 ) -> Scores:
     """Scores of `model` on every image of `dataset` once; processes share the work."""
+    told: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "walk": walk}
+    return score_images(model, dataset, augmenter, place, **told).scores()
+
+
+@torch.no_grad()
+def score_images(
+    model: nn.Module,
+    dataset: ImageDataset,
+    augmenter: Augmenter,
+    place: Place,
+    *,
+    batch_size: int = 512,
+    precision: Precision = "fp32",
+    walk: Walk = iter,
+) -> ImageScores:
+    """The scores of every image; processes share every batch."""
     plan = even_plan(len(dataset), batch_size)
-    share = -(-plan.batch_size // place.world)
-    sums = torch.zeros(6, dtype=torch.float64, device=place.device)
+    largest = -(-plan.batch_size // place.world)
+    hyperbolic = isinstance(model, VisionModel) and model.hyperbolic
+    table = torch.zeros(len(dataset), 6, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
     for step in walk(range(plan.steps)):
         images, labels = augmenter.evaluation_batch(dataset, plan, step, place.rank, place.world, place.device)
         if not len(images):
             continue
-        features, logits = outputs(model, _filled(images, share), place.device, precision)
+        features, logits = outputs(model, _filled(images, largest), place.device, precision)
         logits = logits[: len(labels)]
-        top = logits.topk(min(5, logits.shape[-1])).indices == labels[:, None]
-        right, among = top[:, 0].sum(), top.any(-1).sum()
-        sums[:3] += torch.stack(
-            [F.cross_entropy(logits, labels, reduction="sum").double(), right.double(), among.double()]
-        )
-        sums[3] += len(labels)
-        if isinstance(model, VisionModel) and model.hyperbolic:
-            radii = model.as_points(features).radius[: len(labels)]
-            sums[4] += radii.double().sum()
-            sums[5] += radii.numel()
+        first = step * plan.batch_size
+        rows = table[first : min(first + plan.batch_size, len(dataset))]
+        rows = rows[share(len(rows), place.rank, place.world)]
+        right = logits.topk(min(5, logits.shape[-1])).indices == labels[:, None]
+        rows[:, 0] = F.cross_entropy(logits, labels, reduction="none")
+        rows[:, 1], rows[:, 2] = right[:, 0], right.any(-1)
+        rows[:, 4], rows[:, 3] = logits.softmax(-1).max(-1)
+        if hyperbolic:
+            rows[:, 5] = model.as_points(features).radius[: len(labels)].double().flatten(1).mean(1)  # type: ignore[operator]
     model.train(was_training)
-    loss, top1, top5, count, radius, tokens = place.sum(sums).tolist()
-    mean_radius = radius / tokens if tokens else None
-    return Scores(loss / count, 100 * top1 / count, 100 * top5 / count, int(count), mean_radius)
+    loss, top1, top5, answer, confidence, radius = place.sum(table).cpu().unbind(1)
+    return ImageScores(loss, top1, top5, answer, confidence, radius if hyperbolic else None)
 
 
 def outputs(

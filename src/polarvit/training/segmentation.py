@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -103,55 +103,69 @@ def evaluate_masks(
             count in the scores by image.
         thorough: measure the Hausdorff distance and the spread over orders too.
     """
-    together = max(1, AT_ONCE.get(place.device.type, 1) // batch_size)
-    plan = SequentialPlan(len(dataset), batch_size * together)
-    seen = image_scores(model, dataset, augmenter, place, plan, precision=precision, thorough=thorough, walk=walk)
-    order = torch.from_numpy(evaluation_order(len(dataset)))
-    soft = batch_dice(seen.sums[order], batch_size, drop_last)
-    entropy = torch.stack([part.mean() for part in in_batches(seen.entropy[order], batch_size, drop_last)])
-    loss, dice, image_dice, iou = (each.mean().item() for each in (1 - soft + entropy, soft, seen.dice, seen.iou))
-    scores = MaskScores(loss, dice, image_dice, iou, len(dataset))
-    if not thorough:
-        return scores
-    orders = (torch.from_numpy(evaluation_order(len(dataset), which)) for which in range(1, 1 + ORDERS))
-    spread = torch.stack([batch_dice(seen.sums[order], batch_size, drop_last).mean() for order in orders])
-    return replace(
-        scores,
-        hausdorff95=seen.hausdorff95.mean().item(),
-        missed=int(seen.missed.sum()),
-        orders_mean=spread.mean().item(),
-        orders_std=spread.std().item(),
-    )
+    told: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "thorough": thorough, "walk": walk}
+    seen = score_masks(model, dataset, augmenter, place, **told)
+    return seen.scores(batch_size=batch_size, drop_last=drop_last, thorough=thorough)
 
 
-class ImageScores(NamedTuple):
+class ImageMaskScores(NamedTuple):
     """What is known of every image of a data set, in its order: float64 [N] each, on the host."""
 
     sums: Tensor
     """`pixel_sums` [N, 3, C]."""
     entropy: Tensor
+    """Mean cross entropy over the pixels."""
     dice: Tensor
     iou: Tensor
+    found: Tensor
+    """Share of the pixels that the model calls foreground."""
+    true: Tensor
+    """Share of the pixels that are."""
     hausdorff95: Tensor
     """This and what follows is 0 where it was not measured."""
     missed: Tensor
 
+    def part(self, rows: Tensor) -> ImageMaskScores:
+        """Those of some images."""
+        return ImageMaskScores(*(x[rows] for x in self))
+
+    def scores(self, *, batch_size: int = 8, drop_last: bool = False, thorough: bool = False) -> MaskScores:
+        """All images together; the options are those of `evaluate_masks`."""
+        order = torch.from_numpy(evaluation_order(len(self.dice)))
+        soft = batch_dice(self.sums[order], batch_size, drop_last)
+        entropy = torch.stack([part.mean() for part in in_batches(self.entropy[order], batch_size, drop_last)])
+        loss, dice, image_dice, iou = (each.mean().item() for each in (1 - soft + entropy, soft, self.dice, self.iou))
+        scores = MaskScores(loss, dice, image_dice, iou, len(self.dice))
+        if not thorough:
+            return scores
+        orders = (torch.from_numpy(evaluation_order(len(self.dice), which)) for which in range(1, 1 + ORDERS))
+        spread = torch.stack([batch_dice(self.sums[order], batch_size, drop_last).mean() for order in orders])
+        return replace(
+            scores,
+            hausdorff95=self.hausdorff95.mean().item(),
+            missed=int(self.missed.sum()),
+            orders_mean=spread.mean().item(),
+            orders_std=spread.std().item(),
+        )
+
 
 @torch.no_grad()
-def image_scores(
+def score_masks(
     model: nn.Module,
     dataset: ImageDataset,
     augmenter: Augmenter,
     place: Place,
-    plan: SequentialPlan,
     *,
+    batch_size: int = 8,
     precision: Precision = "fp32",
     thorough: bool = False,
     walk: Walk = iter,
-) -> ImageScores:
+) -> ImageMaskScores:
     """The scores of every image, and the sums from which those of any batch follow; processes share the steps."""
+    together = max(1, AT_ONCE.get(place.device.type, 1) // batch_size)
+    plan = SequentialPlan(len(dataset), batch_size * together)
     classes = len(dataset.classes)
-    table = torch.zeros(len(dataset), 5 + 3 * classes, dtype=torch.float64, device=place.device)
+    table = torch.zeros(len(dataset), 7 + 3 * classes, dtype=torch.float64, device=place.device)
     was_training = model.training
     model.eval()
     for step in walk(range(place.rank, plan.steps, place.world)):
@@ -161,13 +175,14 @@ def image_scores(
         rows = table[step * plan.batch_size :][: len(images)]
         rows[:, 0] = cross_entropy(F.log_softmax(logits, 1), truth).mean((1, 2))
         rows[:, 1], rows[:, 2] = dice_and_iou(predicted, objects)
+        rows[:, 3], rows[:, 4] = predicted.double().mean((1, 2)), objects.double().mean((1, 2))
         if thorough:
-            rows[:, 3] = hausdorff95(predicted, objects)
-            rows[:, 4] = predicted.any((1, 2)) != objects.any((1, 2))
-        rows[:, 5:] = pixel_sums(logits.softmax(1), truth).flatten(1)
+            rows[:, 5] = hausdorff95(predicted, objects)
+            rows[:, 6] = predicted.any((1, 2)) != objects.any((1, 2))
+        rows[:, 7:] = pixel_sums(logits.softmax(1), truth).flatten(1)
     model.train(was_training)
     table = place.sum(table).cpu()
-    return ImageScores(table[:, 5:].unflatten(1, (3, classes)), *table[:, :5].unbind(1))
+    return ImageMaskScores(table[:, 7:].unflatten(1, (3, classes)), *table[:, :7].unbind(1))
 
 
 def batch_dice(sums: Tensor, batch_size: int, drop_last: bool) -> Tensor:

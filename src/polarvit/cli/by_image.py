@@ -1,0 +1,73 @@
+"""What `polarvit eval` tells of single images, and of those that training has nearly seen."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polarvit.data.dataset import ImageDataset
+    from polarvit.data.twins import Twins
+    from polarvit.training.recipe import Recipe
+    from polarvit.training.task import AnyImageScores, AnyScores
+
+
+def twins_of(recipe: Recipe, split: str) -> Twins:
+    """The nearest training image of each image of a split."""
+    from polarvit.data.errors import DataError
+    from polarvit.data.packed import PackedDataset
+    from polarvit.data.twins import find_twins
+
+    known = recipe.data.train
+    if split == known:
+        raise DataError(f"{recipe.data.path}: '{split}' is what was trained on; --twins needs another --split")
+    ours, others = (PackedDataset.open(recipe.data.path, name) for name in (split, known))
+    return find_twins(ours.images, others.images)
+
+
+def apart(recipe: Recipe, seen: AnyImageScores, twins: Twins, above: float, **told: Any) -> dict[str, AnyScores]:
+    """The scores of the images `with_twin` and `without_twin` in the training split; no images, no scores."""
+    import torch
+
+    from polarvit.training.task import together
+
+    near = torch.from_numpy(twins.near(above))
+    groups = {"with_twin": near, "without_twin": ~near}
+    return {name: together(recipe, seen.part(rows), **told) for name, rows in groups.items() if rows.any()}
+
+
+def write_lines(
+    path: Path, seen: AnyImageScores, images: ImageDataset, names: list[str] | None, twins: Twins | None
+) -> None:
+    """A CSV file with a line for every image, in their order: which it is, and its scores."""
+    from polarvit.files import put_text
+    from polarvit.training.evaluate import ImageScores
+
+    columns: dict[str, Any] = {"image": range(len(images.labels))}
+    if names is not None:
+        columns["name"] = names
+    if isinstance(seen, ImageScores):
+        columns["class"] = [images.classes[label] for label in images.labels]
+        columns["answer"] = [images.classes[int(answer)] for answer in seen.answer]
+        columns |= {"right": seen.top1.int().tolist(), "among_5": seen.top5.int().tolist()}
+        columns |= {"confidence": rounded(seen.confidence), "loss": rounded(seen.loss)}
+        if seen.radius is not None:
+            columns["radius"] = rounded(seen.radius)
+    else:
+        columns |= {"dice": rounded(seen.dice), "iou": rounded(seen.iou), "hd95": rounded(seen.hausdorff95)}
+        columns |= {"missed": seen.missed.int().tolist(), "cross_entropy": rounded(seen.entropy)}
+        columns |= {"found": rounded(seen.found), "true": rounded(seen.true)}
+    if twins is not None:
+        columns |= {"twin": twins.place.tolist(), "correlation": [f"{x:.4f}" for x in twins.correlation]}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([list(columns), *zip(*columns.values(), strict=True)])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    put_text(path, text.getvalue())
+
+
+def rounded(values: Any) -> list[str]:
+    """Six digits of each number."""
+    return [f"{value:.6g}" for value in values.tolist()]
