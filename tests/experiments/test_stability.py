@@ -15,7 +15,7 @@ import torch
 from polarvit.experiments import EXPERIMENTS, Settings, stability
 from polarvit.experiments.side_by_side import Unfinished
 from polarvit.experiments.stability import rows, table, trial
-from polarvit.experiments.stability.picture import beyond
+from polarvit.experiments.stability.picture import beyond, smoothed
 from polarvit.experiments.stability.push import push
 from polarvit.experiments.stability.table import at, broken, cell, started, twins
 from polarvit.experiments.stability.trial import against_float64, judge, radius_of
@@ -149,6 +149,27 @@ def test_float32_breaks_a_system_only_where_float64_goes_on(here: str, there: st
     assert broken([run, twin]) == ([run] if "breaks" in said else [])
     assert broken([run, told(there, "fp64", 12.0)]) == []  # the twin of another run
     assert cell([twin], twins([run, twin])) == cell([twin])
+
+
+def test_several_seeds_are_counted_with_where_each_ended() -> None:
+    ends = (("learns", 1.0, 1e-6), ("goes on", 1.96, 0.44), ("diverged", None, None))
+    runs = [
+        told(state) | {"seed": seed, "last_loss": last, "noise_after": noise}
+        for seed, (state, last, noise) in enumerate(ends)
+    ]
+    known = [told("learns", "fp64") | {"seed": seed} for seed in range(3)]
+    counts = "learns 1 of 3, goes on 1 of 3, NaN 1 of 3, 2.00 to 1.00, 1.96, noise 44 % (from 8.0)"
+    assert cell(runs, twins([*runs, *known])) == f"{counts}: learns in float64, 1 of 3; float32 breaks it, 1 of 3"
+    assert cell(runs) == counts
+    assert cell(runs[:1] * 2) == "learns, 2.00 to 1.00, 1.00 (from 8.0)"
+    assert cell(runs[2:] * 2) == "NaN (from 8.0)"
+
+
+def test_curves_are_running_means() -> None:
+    steps, losses = smoothed([(1, 1.0), (6, 3.0), (11, None), (16, 5.0)])
+    assert steps == [1, 6, 16]
+    assert losses == [3.0, 3.0, 3.0]
+    assert smoothed([(i, float(i)) for i in range(30)])[1][10:20] == [float(i) for i in range(10, 20)]
 
 
 def test_logits_that_are_all_alike_are_called_so() -> None:

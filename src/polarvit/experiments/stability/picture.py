@@ -1,14 +1,18 @@
-"""Loss against steps, a panel for each starting radius, a curve for each system, dotted in float64."""
+"""Loss against steps, a panel for each starting radius, a curve for each system, dotted in float64.
+
+Curves are running means, cut off above. Of several seeds the first is drawn strong and the others thin.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION, figure
-from polarvit.experiments.stability.table import named, started
+from polarvit.experiments.stability.table import doubt, named, started
 
 COLOURS: dict[str, tuple[str, Any, float]] = {
     "polar_vit_tiny": (BLUE, "-", 3.0),
@@ -22,6 +26,10 @@ COLOURS: dict[str, tuple[str, Any, float]] = {
 DOTTED = (0, (1, 1.2))
 """How a twin in float64 is drawn."""
 
+HALF = 4
+"""Points on either side of one over which its mean is taken: of 100."""
+HIGHEST = 1.25
+"""Upper end of the panels, in units of the loss of chance: what begins higher comes in from above."""
 OFF = 0.1
 """A system that starts this share nearer or farther than its panel says so."""
 
@@ -31,25 +39,26 @@ def draw(path: Path, record: dict[str, Any]) -> None:
     radii = record["radii"]
     with figure(path, 3.3 * len(radii) + 1.2, 4.4, panels=len(radii), sharey=True, squeeze=False) as grid:
         panels = grid[0]
-        ceiling = 8 * record["chance"]
-        lowest = min((loss for run in record["runs"] for _, loss in run["losses"] if loss is not None), default=1.0)
+        ceiling = HIGHEST * record["chance"]
+        lowest = min((loss for run in record["runs"] for loss in smoothed(run["losses"])[1]), default=1.0)
         for axes, radius in zip(panels, radii, strict=True):
             own = [run for run in record["runs"] if run["seed"] == record["seed"]]
             shown = [run for run in own if run["radius"] == radius or run["system"] == "vit_tiny"]  # never pushed
-            for run in shown:
-                twin = run["precision"] == "fp64"
+            more = [run for run in record["runs"] if run["radius"] == radius and run["seed"] != record["seed"]]
+            for run in [*more, *shown]:
+                twin, thin = run["precision"] == "fp64", run["seed"] != record["seed"]
                 colour, style, width = COLOURS[run["system"]]
                 style = DOTTED if twin else style
-                points = [(step, loss) for step, loss in run["losses"] if loss is not None]
-                steps, losses = [p[0] for p in points], [min(p[1], ceiling) for p in points]
+                steps, losses = smoothed(run["losses"])
                 above = 4 if run["system"] == "polar_vit_tiny" else 3
-                told = "_" if twin else run["label"]  # matplotlib leaves such a label out
-                axes.plot(steps, losses, color=colour, linestyle=style, linewidth=width, label=told, zorder=above)
+                look = {"linewidth": 0.7, "alpha": 0.45, "zorder": 2} if thin else {"linewidth": width, "zorder": above}
+                told = "_" if twin or thin else run["label"]  # matplotlib leaves such a label out
+                axes.plot(steps, losses, color=colour, linestyle=style, label=told, **look)
                 if run["state"] == "diverged":
                     at, size = (steps[-1], losses[-1]) if steps else (1, ceiling), 14 if style == "-" else 8
                     axes.plot(
                         at[0],
-                        min(at[1], 0.7 * ceiling),
+                        min(at[1], 0.95 * ceiling),
                         "x",
                         color=colour,
                         markersize=size,
@@ -61,7 +70,7 @@ def draw(path: Path, record: dict[str, Any]) -> None:
             lines = [*filter(None, map(in_words, shown)), *beyond(record, own, radius)]
             place = {"fontsize": 7.5, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
             axes.text(0.99, 0.99, "\n".join(lines), **place)
-            axes.set(title=named(radius), xlabel="step", yscale="log", ylim=(0.85 * lowest, ceiling))
+            axes.set(title=named(radius), xlabel="step", ylim=(0.98 * lowest, ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].plot([], [], color=GREY, linestyle=DOTTED, label="dotted: from the same\nweights in float64")
         known = [axes.get_legend_handles_labels() for axes in panels]  # no panel need have all systems
@@ -71,12 +80,20 @@ def draw(path: Path, record: dict[str, Any]) -> None:
         )
 
 
+def smoothed(losses: Sequence[tuple[int, float | None]]) -> tuple[list[int], list[float]]:
+    """Steps, and the mean of the losses around each."""
+    points = [(step, loss) for step, loss in losses if loss is not None]
+    around = [points[max(0, i - HALF) : i + HALF + 1] for i in range(len(points))]
+    return [step for step, _ in points], [fmean(loss for _, loss in part) for part in around]
+
+
 def in_words(run: dict[str, Any]) -> str:
-    """What a curve does not show: when a run broke, and where it started if not near the radius of its panel."""
+    """What a curve does not show: when a run broke, what speaks against it, and where it started if not near."""
     broke = f"NaN at step {run['diverged_at']}" if run["state"] == "diverged" else ""
     asked, found = run["radius"], run["radius_before"]
     near = asked is None or (found is not None and abs(found - asked) <= OFF * asked)
-    words = ", ".join(filter(None, (broke, "" if near else started(run).strip(" ()"))))
+    doubted = doubt(run).strip(", ") if run["state"] != "diverged" and run["precision"] == "fp32" else ""
+    words = ", ".join(filter(None, (broke, "" if near else started(run).strip(" ()"), doubted)))
     return f"{run['label']}: {words}" if words else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,8 @@ def cell(
     runs: Sequence[dict[str, Any]], known: Mapping[tuple[str, float | None, int], dict[str, Any]] | None = None
 ) -> str:
     """What happened to the seeds of one row from one radius, and what their twins say."""
+    if len(runs) > 1:
+        return cell_of_seeds(runs, known or {})
     words = []
     for run in runs:
         if run["state"] == "diverged":
@@ -67,6 +70,23 @@ def cell(
         said = verdict(run, known.get(key_of(run))) if known else ""
         words[-1] += started(run) + (f": {said}" if said else "")
     return "; ".join(words) or "-"
+
+
+def cell_of_seeds(runs: Sequence[dict[str, Any]], known: Mapping[tuple[str, float | None, int], dict[str, Any]]) -> str:
+    """`cell` for several seeds: how many did what, where each of them ended, and the worst doubt about any."""
+    states = [run["state"] for run in runs]
+    told = {"learns": "learns", "goes on": "goes on", "diverged": "NaN"}
+    counted = [f"{word} {states.count(state)} of {len(runs)}" for state, word in told.items() if state in states]
+    words = told[states[0]] if len(set(states)) == 1 else ", ".join(counted)
+    ended = [run for run in runs if run["state"] != "diverged"]
+    if ended:
+        first = sum(run["first_loss"] for run in ended) / len(ended)
+        last = ", ".join(f"{run['last_loss']:.2f}" for run in ended)
+        words += f", {first:.2f} to {last}"
+        words += doubt(max(ended, key=lambda run: math.inf if run["noise_after"] is None else run["noise_after"]))
+    said = [verdict(run, known.get(key_of(run))) for run in runs]
+    notes = [f"{text}, {said.count(text)} of {len(runs)}" for text in dict.fromkeys(filter(None, said))]
+    return words + started(runs[0]) + (f": {'; '.join(notes)}" if notes else "")
 
 
 def doubt(run: dict[str, Any]) -> str:
