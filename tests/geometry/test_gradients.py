@@ -263,7 +263,17 @@ def test_gradients_of_the_centroid_do_not_depend_on_the_unit_of_weights(radius: 
         torch.testing.assert_close(two * by, one, rtol=3e-5, atol=3e-6 * float(one.abs().max()))
 
 
-@pytest.mark.parametrize("radius", [4.0, 8.0, 12.0, 14.0])
+def many_centroids(a: Tensor, u: Tensor, w: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Radii of the rows of `w`, and the gradients of a random loss; those of directions across them."""
+    leaves = [x.to(dtype, copy=True).requires_grad_() for x in (a, u, w)]
+    mean = geometry.centroid(PolarPoint(leaves[0], leaves[1]), leaves[2])
+    generator = torch.Generator().manual_seed(7)
+    up, across = (torch.randn(x.shape, generator=generator).to(dtype) for x in mean)
+    to_a, to_u, to_w = torch.autograd.grad((mean.radius * up).sum() + (mean.direction * across).sum(), leaves)
+    return [mean.radius.detach(), to_a, to_u - (to_u * leaves[1]).sum(-1, keepdim=True).detach() * u.to(dtype), to_w]
+
+
+@pytest.mark.parametrize("radius", [1.0, 4.0, 6.0, 7.0, 8.0, 12.0, 14.0])
 def test_rows_that_one_key_outweighs_have_gradients_far_out(radius: float) -> None:
     """Sixteen rows of attention, each nearly on a key of its own: 1e-3 to 1e-9 of the weight is left to the others.
 
@@ -275,17 +285,31 @@ def test_rows_that_one_key_outweighs_have_gradients_far_out(radius: float) -> No
     a = radius + torch.rand(16, generator=generator)
     w = torch.rand(16, 16, generator=generator) * torch.logspace(-4, -10, 16)[:, None]
     w[torch.arange(16), torch.randperm(16, generator=generator)] = 1.0
-    up, across = torch.randn(16, generator=generator), torch.randn(16, 12, generator=generator)
+    for one, two in zip(many_centroids(a, u, w, torch.float32), many_centroids(a, u, w, torch.float64), strict=True):
+        assert float((one - two).norm() / two.norm()) < 3e-6
 
-    def gradients(dtype: torch.dtype) -> list[Tensor]:
-        leaves = [x.to(dtype, copy=True).requires_grad_() for x in (a, u, w)]
-        mean = geometry.centroid(PolarPoint(leaves[0], leaves[1]), leaves[2])
-        loss = (mean.radius * up.to(dtype)).sum() + (mean.direction * across.to(dtype)).sum()
-        to_a, to_u, to_w = torch.autograd.grad(loss, leaves)
-        return [to_a, to_u - (to_u * leaves[1]).sum(-1, keepdim=True) * leaves[1], to_w]
 
-    for one, two in zip(gradients(torch.float32), gradients(torch.float64), strict=True):
-        assert float((one - two).norm() / two.norm()) < 1e-4
+@pytest.mark.parametrize("radius", [4.0, 8.0, 12.0, 16.0])
+@pytest.mark.parametrize("spread", [1e-2, 1e-4, 1e-6])
+def test_rows_in_two_clusters_are_as_good_as_each_alone(radius: float, spread: float) -> None:
+    """Of two clusters of neighbours, far from each other, each row has one: no cluster is seen from the other."""
+    generator = torch.Generator().manual_seed(5)
+    poles = torch.randn(2, 1, 6, generator=generator)
+    u = torch.nn.functional.normalize(poles + spread * torch.randn(2, 8, 6, generator=generator), dim=-1).view(16, 6)
+    a, w = radius + torch.rand(16, generator=generator), torch.zeros(2, 16)
+    w[0, :8], w[1, 8:] = torch.rand(2, 8, generator=generator)
+    for one, two in zip(many_centroids(a, u, w, torch.float32), many_centroids(a, u, w, torch.float64), strict=True):
+        assert float((one - two).norm() / two.norm()) < 3e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("radius", [2.0, 6.0, 7.9, 12.0, 16.0, 17.9])
+def test_turning_the_only_point_of_a_row_leaves_its_radius(radius: float, dtype: torch.dtype) -> None:
+    u = torch.nn.functional.normalize(torch.randn(8, 5, generator=torch.Generator().manual_seed(5)), dim=-1).to(dtype)
+    u.requires_grad_()
+    mean = geometry.centroid(PolarPoint(torch.full((8,), radius, dtype=dtype), u), torch.eye(8, dtype=dtype))
+    (to_u,) = torch.autograd.grad(mean.radius.sum(), u)
+    assert float((to_u - (to_u * u).sum(-1, keepdim=True) * u).abs().max()) < 1e-6
 
 
 @pytest.mark.parametrize("radius", [12.0, 30.0, 40.0, 80.0, 200.0])

@@ -12,7 +12,6 @@ sums of non-negative terms, taken to the log domain with the growth e^m removed 
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import torch
@@ -101,9 +100,7 @@ class _Centroid(torch.autograd.Function):
 
         key, sinh, cosh = a.unsqueeze(-2), sh(a).unsqueeze(-2), ch(a).unsqueeze(-2)
         rows = _Rows(u, _centre(w * sinh), heaviest)
-        # The stored direction is what the loss saw. Where its rounding counts, e^2m eps > 1, the mean stands in for it.
-        far = (m > -0.5 * math.log(torch.finfo(m.dtype).eps)).unsqueeze(-1)
-        away = torch.where(far, _as_long(rows.top, away), mu - rows.top)
+        away = _as_long(rows.top, away)
         chi = 0.5 * rows.squares(away)
         ahead = lag.unsqueeze(-2) - first.unsqueeze(-1)
         up = exp_capped(ahead - _row(log_plus, some))  # e^a / (T + |V|)
@@ -158,10 +155,15 @@ def _as_long(top: Tensor, away: Tensor) -> Tensor:
 
 
 class _Rows:
-    """Directions u [..., M, n] as offsets from that of key `centre` [...]; row i starts at its heaviest key h_i."""
+    """Directions u [..., M, n] as offsets from that of key `centre` [...]; row i starts at its heaviest key h_i.
+
+    Of several rows they are `wide`: between keys that are neighbours but far from the centre, nothing is rounded.
+    """
 
     def __init__(self, u: Tensor, centre: Tensor, heaviest: Tensor) -> None:
-        self.offset = u - torch.take_along_dim(u, centre[..., None, None], -2)
+        self.dtype = u.dtype
+        long = u if heaviest.shape[-1] == 1 else wide(u)
+        self.offset = long - torch.take_along_dim(long, centre[..., None, None], -2)
         self.top = torch.take_along_dim(u, heaviest.unsqueeze(-1), -2)
         """u_h [..., N, n]."""
         self.start = torch.take_along_dim(self.offset, heaviest.unsqueeze(-1), -2)
@@ -175,7 +177,7 @@ class _Rows:
 
     def squares(self, away: Tensor) -> Tensor:
         """|u_h + away - u_j|^2 [..., N, M]; of the row's heaviest key |away|^2, to the last digit."""
-        others = squared_differences(self.start + away, self.offset)
+        others = squared_differences(self.start + away, self.offset).to(self.dtype)
         return torch.where(self.own, away.square().sum(-1, keepdim=True), others)
 
 
