@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,11 @@ import pytest
 from commands import call, done, flat
 from PIL import Image, ImageOps
 
+from polarvit.cli.by_image import twins_of
 from polarvit.cli.data import Kind, guess
+from polarvit.data import PackedDataset
+from polarvit.data.splits import stratified_split
+from polarvit.training.recipe import Data, load
 
 
 def test_a_folder_is_packed_and_listed(photos: Path, tmp_path: Path) -> None:
@@ -129,6 +134,9 @@ def test_twins_of_a_split_in_itself_are_refused(doubles: Path) -> None:
     result = call("data", "twins", doubles, "--split", "train")
     assert result.exit_code == 1
     assert "--split and --among are both 'train'" in flat(result.stderr)
+    odd = call("data", "twins", doubles, "--picture", "twins.txt")
+    assert odd.exit_code == 2
+    assert "does not end in .png" in flat(odd.stderr)
     assert "has no split 'validation'" in flat(call("data", "twins", doubles, "--among", "validation").stderr)
 
 
@@ -152,6 +160,21 @@ def test_eval_scores_twins_apart_and_tells_of_every_image(doubles: Path, tmp_pat
     text = done("eval", tmp_path / "run", "--twins", 0.98)
     assert "with twin" in text
     assert "without twin" in text
+    assert found["twins_from"] == 0.98
     result = call("eval", tmp_path / "run", "--twins", 0.98, "--split", "train")
     assert result.exit_code == 1
     assert "'train' is what was trained on" in flat(result.stderr)
+    streamed = call("eval", tmp_path / "run", "--data", doubles.parent / "photos", "--twins", 0.98)
+    assert "--twins needs a folder of `polarvit data prepare`" in flat(streamed.stderr)
+    done("eval", tmp_path / "run", "--data", doubles.parent / "photos", "--by-image", lines)
+    named = [Path(row["name"]) for row in csv.DictReader(lines.open())]
+    assert [path.parent.name for path in named] == ["a", "a", "a", "b", "b", "b"]
+    assert all(path.is_file() for path in named)
+
+
+def test_twins_among_images_that_a_run_held_out_do_not_count(doubles: Path) -> None:
+    recipe = replace(load("digits"), data=Data(str(doubles), holdout=0.5))
+    kept, _ = stratified_split(PackedDataset.open(doubles).labels, 0.5, 0)
+    found = twins_of(recipe, "test")
+    assert set(found.place.tolist()) <= set(kept.tolist())
+    assert found.near().tolist() == [place in kept for place in (2, -1, -1, -1, -1, 8)]

@@ -23,7 +23,7 @@ from polarvit.experiments import EXPERIMENTS, Experiment, Settings
         (["reproduce", "zzz"], "there are:"),
         (["reproduce", "expressivity", "--only", "polar"], "has no use for it; it takes --out, --quick and --seed"),
         (["reproduce", "cost", "--steps", "5"], "--steps: 'cost' has no use for it; it takes --only, --device"),
-        (["reproduce", "stability", "--side-by-side", "2"], "Invalid value for --side-by-side"),
+        (["reproduce", "trees", "--side-by-side", "2"], "Invalid value for --side-by-side"),
         (["reproduce", "corrections", "--seeds", "0,1"], "Invalid value for --seeds"),
         (["reproduce", "imagenet", "--only", "vit"], "no row 'vit'; there are imagenet_vit_tiny"),
     ],

@@ -48,13 +48,28 @@ def test_the_number_is_the_correlation_of_the_thumbnails() -> None:
 def test_an_image_of_one_colour_resembles_none() -> None:
     flat = np.full((2, 32, 32, 3), 90, np.uint8)
     assert (thumbnails(flat) == 0).all()
-    assert not find_twins(flat, flat).near(0.5).any()
+    assert not find_twins(flat, flat).near(0.0).any()
+
+
+def test_every_exact_duplicate_is_found_at_one() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (200, 40, 40, 3), dtype=np.uint8)
+    found = find_twins(images, images)
+    assert found.near(1.0).all()
+    assert found.correlation.max() <= 1
+    assert found.place.tolist() == list(range(200))
+
+
+def test_no_images_have_no_twins() -> None:
+    some, none = np.stack([scene(1)]), np.zeros((0, 48, 48, 3), np.uint8)
+    assert len(find_twins(none, some).place) == 0
+    assert not find_twins(some, none).near(0.1).any()
 
 
 def test_order_and_number_of_images_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, others = (np.stack([scene(seed) for seed in seeds]) for seeds in (range(9), range(4, 17)))
     whole = find_twins(ours, others)
     monkeypatch.setattr("polarvit.data.twins.AT_ONCE", 4)
+    monkeypatch.setattr("polarvit.data.twins.BYTES_AT_ONCE", 3 * 48 * 48 * 3)
     parts = find_twins(ours, others)
     np.testing.assert_array_equal(whole.place, parts.place)
     np.testing.assert_allclose(whole.correlation, parts.correlation, atol=1e-6)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mpmath as mp
 import pytest
 import torch
+import torch.utils.checkpoint
 from oracle import Exact
 from samples import pair
 from torch import Tensor
@@ -115,6 +116,29 @@ def test_second_derivatives_of_the_centroid_raise_instead_of_being_wrong() -> No
     (gradient,) = torch.autograd.grad(mean.radius, v, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiable once"):
         gradient.sum().backward()
+
+
+def test_second_derivatives_of_the_centroid_by_any_leaf_raise() -> None:
+    """Also by weights that the incoming gradient knows nothing of, and by a factor of the loss."""
+    a, u, w = torch.rand(5) + 1, torch.nn.functional.normalize(torch.randn(5, 3), dim=-1), torch.rand(5)
+    a, w, factor = a.requires_grad_(), w.requires_grad_(), torch.tensor(2.0, requires_grad=True)
+    loss = factor * geometry.centroid(PolarPoint(a, u), w).radius
+    (to_a,) = torch.autograd.grad(loss, a, create_graph=True)
+    for leaf in (a, w, factor):
+        with pytest.raises(RuntimeError, match="differentiable once"):
+            torch.autograd.grad(to_a.sum() + 0 * w.sum() + 0 * factor, leaf, retain_graph=True)
+
+
+def test_first_derivatives_with_a_graph_pass_through_checkpointing() -> None:
+    v, _, t, k = inputs(11)
+
+    def radius(v: Tensor) -> Tensor:
+        return geometry.centroid(from_tangent0(v), t.square(), k=k).radius
+
+    (plain,) = torch.autograd.grad(radius(v), v)
+    checkpointed = torch.utils.checkpoint.checkpoint(radius, v, use_reentrant=False)
+    (found,) = torch.autograd.grad(checkpointed, v, create_graph=True)
+    torch.testing.assert_close(found.detach(), plain)
 
 
 # At the origin the loss does not see the stored direction; the gradient in v = r u is the ordinary one.

@@ -214,8 +214,16 @@ def test_an_attribute_k_that_is_no_curvature_is_not_taken_for_one():
     model = nn.ModuleList([nn.Linear(2, 2), narrow(k=2.5)])
     model[0].k = nn.Linear(2, 2)  # keys, as many call them
     model.k = True
+    model[0].add_module("largest", nn.Identity())
+    model[0].largest.k = 5  # of a top-k
     groups = {group["role"]: group for group in param_groups(model, 1e-3, 0.05)}
     assert groups["manifold"]["curvature"] == 2.5
+
+
+def test_curvatures_that_only_rounding_tells_apart_are_one():
+    model = nn.ModuleList([PolarEmbedding(3, 4), PolarEmbedding(3, 4)])
+    model[0].k, model[1].k = 0.1, torch.tensor(0.1)
+    assert param_groups(model, 1e-3, 0.05)[0]["curvature"] == pytest.approx(0.1)
 
 
 def trained(model, optimizer, steps, seed):

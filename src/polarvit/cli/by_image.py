@@ -15,16 +15,23 @@ if TYPE_CHECKING:
 
 
 def twins_of(recipe: Recipe, split: str) -> Twins:
-    """The nearest training image of each image of a split."""
+    """The nearest training image of each image of a split, among those that the recipe trains on."""
     from polarvit.data.errors import DataError
     from polarvit.data.packed import PackedDataset
+    from polarvit.data.splits import stratified_split
     from polarvit.data.twins import find_twins
 
-    known = recipe.data.train
-    if split == known:
-        raise DataError(f"{recipe.data.path}: '{split}' is what was trained on; --twins needs another --split")
-    ours, others = (PackedDataset.open(recipe.data.path, name) for name in (split, known))
-    return find_twins(ours.images, others.images)
+    data = recipe.data
+    if not (Path(data.path) / "meta.json").is_file():
+        raise DataError(f"{data.path}: --twins needs a folder of `polarvit data prepare`, which this is not")
+    if split == data.train:
+        raise DataError(f"{data.path}: '{split}' is what was trained on; --twins needs another --split")
+    ours, others = (PackedDataset.open(data.path, name) for name in (split, data.train))
+    if not data.holdout:
+        return find_twins(ours.images, others.images)
+    rows, _ = stratified_split(others.labels, data.holdout, 0)
+    found = find_twins(ours.images, others.images[rows])
+    return found._replace(place=rows[found.place])
 
 
 def apart(recipe: Recipe, seen: AnyImageScores, twins: Twins, above: float, **told: Any) -> dict[str, AnyScores]:
@@ -39,9 +46,17 @@ def apart(recipe: Recipe, seen: AnyImageScores, twins: Twins, above: float, **to
 
 
 def write_lines(
-    path: Path, seen: AnyImageScores, images: ImageDataset, names: list[str] | None, twins: Twins | None
+    path: Path,
+    seen: AnyImageScores,
+    images: ImageDataset,
+    names: list[str] | None,
+    twins: Twins | None,
+    known: list[str] | None,
 ) -> None:
-    """A CSV file with a line for every image, in their order: which it is, and its scores."""
+    """A CSV file with a line for every image, in their order: which it is, and its scores.
+
+    `known` are the names of the training images.
+    """
     from polarvit.files import put_text
     from polarvit.training.evaluate import ImageScores
 
@@ -60,11 +75,11 @@ def write_lines(
         columns |= {"missed": seen.missed.int().tolist(), "cross_entropy": rounded(seen.entropy)}
         columns |= {"found": rounded(seen.found), "true": rounded(seen.true)}
     if twins is not None:
-        columns |= {"twin": twins.place.tolist(), "correlation": [f"{x:.4f}" for x in twins.correlation]}
+        columns["twin"] = [place if known is None else known[place] for place in twins.place.tolist()]
+        columns["correlation"] = [f"{x:.4f}" for x in twins.correlation]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([list(columns), *zip(*columns.values(), strict=True)])
-    path.parent.mkdir(parents=True, exist_ok=True)
     put_text(path, text.getvalue())
 
 

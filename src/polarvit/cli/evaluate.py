@@ -100,6 +100,8 @@ def evaluate(
     with place(device) as here:
         set_precision(recipe.train.precision)
         images = open_split(recipe, split, here.device, training=False)
+        if lines is not None:
+            lines.parent.mkdir(parents=True, exist_ok=True)
         files = [] if overlays is None else overlay_files(overlays, recipe.data.path, split, len(images))
         model = trained.model.to(here.device)
         twins = None if near is None else twins_of(recipe, split)
@@ -109,12 +111,15 @@ def evaluate(
             write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on, ran_in = str(here.device), products(recipe.train.precision, here.device)
     if lines is not None:
-        write_lines(lines, seen, images, image_names(recipe.data.path, split), twins)
+        own, known = (image_names(recipe.data.path, name) for name in (split, recipe.data.train))
+        write_lines(lines, seen, images, own, twins, known)
     scores = together(recipe, seen, **told)
     parts = {} if near is None or twins is None else apart(recipe, seen, twins, near, **told)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}
-        told_apart = {name: part.to_dict() for name, part in parts.items()}
+        told_apart: dict[str, Any] = {name: part.to_dict() for name, part in parts.items()}
+        if near is not None:
+            told_apart["twins_from"] = near
         typer.echo(json.dumps({**facts, "precision": ran_in, **scores.to_dict(), **told_apart}))
         return
     found = {images.name: scores, **{name.replace("_", " "): part for name, part in parts.items()}}

@@ -97,12 +97,16 @@ def overlay_files(out: Path, data: str, split: str, count: int) -> list[Path]:
 
 
 def image_names(data: str, split: str) -> list[str] | None:
-    """What the images of a prepared split are called; None where nobody wrote that down."""
+    """What the images of a split are called: files of class folders, images with masks; None where nobody knows."""
     from polarvit.cli.data import read_meta
+    from polarvit.data.sources import FolderSource
 
-    if not (Path(data) / "meta.json").is_file():
+    if not Path(data).is_dir():
         return None
-    names: list[str] | None = read_meta(Path(data))["splits"][split].get("names")
+    if not (Path(data) / "meta.json").is_file():
+        folder = FolderSource(data)
+        return [folder.origin(split, i) for i in range(len(folder.labels(split)))] if split in folder.splits else None
+    names: list[str] | None = read_meta(Path(data))["splits"].get(split, {}).get("names")
     return names
 
 

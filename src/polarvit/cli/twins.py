@@ -20,6 +20,7 @@ LEVELS = (0.999, 0.99, 0.98, 0.95, 0.9)
 PAIRS = 32
 """In a picture."""
 LISTED = 10
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def twins(
@@ -37,8 +38,8 @@ def twins(
     """Find test images that training has nearly seen: frames of one video, scans of one patient, duplicates.
 
     Compares small copies of the images, also mirrored. What scores are worth
-    then: polarvit eval WEIGHTS --twins 0.98. Two pictures of one thing in other
-    light, or cut otherwise, are not found; look at the pairs to choose a level.
+    then: polarvit eval WEIGHTS --twins 0.98. Two pictures of one thing, cut or
+    turned otherwise, are not found; look at the pairs to choose a level.
 
     \b
     polarvit data twins data/busi --picture twins.png
@@ -49,6 +50,8 @@ def twins(
     from polarvit.data.twins import find_twins
     from polarvit.tables import console, table
 
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise typer.BadParameter(f"{picture} does not end in {', '.join(PICTURES)}", param_hint="--picture")
     if split == among:
         raise DataError(f"{folder}: --split and --among are both '{split}'; twins are sought between two splits")
     ours, others = PackedDataset.open(folder, split), PackedDataset.open(folder, among)

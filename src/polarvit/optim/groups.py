@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeGuard
 
 import torch
@@ -56,10 +57,14 @@ def param_groups(
 
 
 def shared_curvature(model: nn.Module, learned: list[Tagged]) -> float | nn.Parameter:
-    """The one k of all points of a model: the learned parameter, or the number that its modules agree on."""
+    """The one k of all points of a model: the learned parameter, or the number on which those modules agree that hold
+    points, in themselves or deeper. Elsewhere a `k` may be anything."""
+    points = {id(item.parameter) for item in walk(model) if item.role is Role.MANIFOLD}
+    holders = [each for each in model.modules() if any(id(p) in points for p in each.parameters())]
     with torch.enable_grad():  # a learned k is known by its gradient
-        given = [k for k in (getattr(module, "k", None) for module in model.modules()) if is_number(k)]
-    fixed = sorted({float(k) for k in given if not (learned and isinstance(k, Tensor) and k.requires_grad)})
+        given = [k for k in (getattr(module, "k", None) for module in holders) if is_number(k)]
+    told = sorted(float(k) for k in given if not (learned and isinstance(k, Tensor) and k.requires_grad))
+    fixed = [k for i, k in enumerate(told) if i == 0 or not math.isclose(k, told[i - 1], rel_tol=1e-6)]
     found = [item.name for item in learned] + [f"k = {k:g}" for k in fixed]
     if len(found) > 1:
         raise ValueError(
@@ -72,5 +77,5 @@ def shared_curvature(model: nn.Module, learned: list[Tagged]) -> float | nn.Para
 def is_number(k: Any) -> TypeGuard[float | Tensor]:
     """Whether an attribute `k` can be a curvature: elsewhere it may be a layer of keys, a switch or a table."""
     if isinstance(k, Tensor):
-        return k.ndim == 0 and k.is_floating_point()
+        return k.ndim == 0 and k.is_floating_point() and not k.is_meta
     return isinstance(k, int | float) and not isinstance(k, bool)

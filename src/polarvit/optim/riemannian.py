@@ -148,7 +148,8 @@ class RiemannianAdamW(Optimizer):
         moments, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
         v, g, moment, square = _joined(params, [p.grad for p in params], moments, squares)  # type: ignore[misc]
         torch._foreach_add_([s["step"] for s in states], 1)
-        step = torch.cat([s["step"].to(v.device).expand(x.numel()) for s, x in zip(states, squares, strict=True)])
+        steps = torch.stack([s["step"] for s in states]).to(v.device)
+        step = torch.cat([one.expand(x.numel()) for one, x in zip(steps.unbind(), squares, strict=True)])
         new = self._moved(group, v.view(-1, n), g.view(-1, n), moment.view(-1, n + 1), square, step)
         _part(new, params, moments, squares)
 

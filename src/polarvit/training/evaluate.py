@@ -117,10 +117,11 @@ def score_images(
         first = step * plan.batch_size
         rows = table[first : min(first + plan.batch_size, len(dataset))]
         rows = rows[share(len(rows), place.rank, place.world)]
-        right = logits.topk(min(5, logits.shape[-1])).indices == labels[:, None]
+        first_five = logits.topk(min(5, logits.shape[-1])).indices
+        right = first_five == labels[:, None]
         rows[:, 0] = F.cross_entropy(logits, labels, reduction="none")
         rows[:, 1], rows[:, 2] = right[:, 0], right.any(-1)
-        rows[:, 4], rows[:, 3] = logits.softmax(-1).max(-1)
+        rows[:, 3], rows[:, 4] = first_five[:, 0], logits.softmax(-1).amax(-1)
         if hyperbolic:
             rows[:, 5] = model.as_points(features).radius[: len(labels)].double().flatten(1).mean(1)  # type: ignore[operator]
     model.train(was_training)
