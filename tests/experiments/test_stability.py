@@ -18,7 +18,7 @@ from polarvit.experiments.stability import rows, table, trial
 from polarvit.experiments.stability.picture import beyond, smoothed
 from polarvit.experiments.stability.push import push
 from polarvit.experiments.stability.table import at, broken, cell, started, twins
-from polarvit.experiments.stability.trial import against_float64, judge, radius_of
+from polarvit.experiments.stability.trial import against_float64, gradient_noise, judge, radius_of
 from polarvit.models import create_model
 from polarvit.models.registry import entry
 from polarvit.training import SettingsError
@@ -49,6 +49,20 @@ def test_polar_arithmetic_stays_exact_where_published_arithmetic_is_noise() -> N
     assert noise["polar_vit_tiny"] is not None
     assert noise["polar_vit_tiny"] < 1e-3
     assert noise["lvit_tiny"] is None or noise["lvit_tiny"] > 0.2
+
+
+def test_gradients_in_polar_form_stay_right_where_those_of_published_arithmetic_are_noise() -> None:
+    noise = {}
+    targets = torch.nn.functional.one_hot(torch.arange(6) % 5, 5).float()
+    for name in ("polar_vit_tiny", "lvit_tiny"):
+        torch.manual_seed(0)
+        model = create_model(name, **NARROW)
+        push(model, IMAGES, 12.0)
+        noise[name] = gradient_noise(model, IMAGES, targets)
+        assert gradient_noise(model.double(), IMAGES.double(), targets.double()) == 0
+    assert noise["polar_vit_tiny"] is not None
+    assert noise["polar_vit_tiny"] < 1e-3
+    assert noise["lvit_tiny"] is None or noise["lvit_tiny"] > 0.5
 
 
 def test_tokens_of_lvit_start_where_they_are_told_and_those_of_the_ball_say_that_they_do_not() -> None:
@@ -182,6 +196,9 @@ def test_logits_that_are_all_alike_are_called_so() -> None:
     run |= {"noise_after": 200.0, "spread_after": 1e-5}
     assert cell([run]) == "goes on, 1.00 to 1.00, collapsed (from 2.0)"
     assert cell([run | {"spread_after": 0.1}]) == "goes on, 1.00 to 1.00, noise only (from 2.0)"
+    wrong = run | {"spread_after": 0.1, "noise_after": 0.0, "gradient_noise_before": 1e-4, "gradient_noise_after": 0.3}
+    assert cell([wrong]) == "goes on, 1.00 to 1.00, gradient noise 30 % (from 2.0)"
+    assert cell([wrong | {"gradient_noise_before": None}]) == "goes on, 1.00 to 1.00, gradient noise only (from 2.0)"
 
 
 def test_a_run_is_judged_by_its_losses() -> None:

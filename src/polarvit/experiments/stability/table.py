@@ -13,6 +13,8 @@ from polarvit.tables import console, table
 
 COLLAPSED = 1e-3
 """A model whose logits differ between images by less than this share of their size tells images apart no more."""
+SEEN, WRONG = 1e-3, 0.1
+"""Noise of logits, and of the gradient, from which on it is told."""
 BREAKS = "float32 breaks it"
 
 
@@ -90,11 +92,18 @@ def cell_of_seeds(runs: Sequence[dict[str, Any]], known: Mapping[tuple[str, floa
 
 
 def doubt(run: dict[str, Any]) -> str:
-    """What speaks against the logits of a run that went on: they are all alike, or rounding."""
+    """What speaks against a run that went on: logits that are all alike, or rounding; gradients that are rounding."""
     if run["spread_after"] is not None and run["spread_after"] < COLLAPSED:
-        return ", collapsed"
+        return ", collapsed" + in_gradient(run)
     noise = 1.0 if run["noise_after"] is None else run["noise_after"]
-    return ", noise only" if noise >= 1 else f", noise {100 * noise:.2g} %" if noise > 1e-3 else ""
+    return (", noise only" if noise >= 1 else f", noise {100 * noise:.2g} %" if noise > SEEN else "") + in_gradient(run)
+
+
+def in_gradient(run: dict[str, Any]) -> str:
+    """How much of the gradient was rounding, at the start or the end, where it was more than a tenth."""
+    told = [run.get(f"gradient_noise_{when}", 0.0) for when in ("before", "after")]
+    worst = max(math.inf if value is None else value for value in told)
+    return "" if worst <= WRONG else ", gradient noise only" if worst >= 1 else f", gradient noise {100 * worst:.2g} %"
 
 
 def started(run: dict[str, Any]) -> str:
@@ -131,9 +140,10 @@ def show(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
     title += f" (chance {runs[0]['chance']:.2f})"
     note = "TOY SIZE on digits. " if settings.quick else "Each at the rate of its recipe. "
     note += (
-        "In brackets: mean radius of the tokens before training. Noise over 0.1 %: how "
-        "far logits in float32 are from those of the same weights in float64, after training. Collapsed: logits hardly "
-        "differ between images. Rows in float64 start from the same weights: only where they go on and float32 does "
-        "not does float32 break a system; what is bad in both is no matter of precision."
+        "In brackets: mean radius of the tokens before training. Noise over 0.1 %: how far logits in float32 are from "
+        "those of the same weights in float64, after training. Gradient noise over 10 %: the same of a "
+        "batch's whole gradient, before training or after. Collapsed: logits hardly differ between images. Rows in float64 start "
+        "from the same weights: only where they go on and float32 does not does float32 break a system; what is bad in "
+        "both is no matter of precision."
     )
     console().print(table(title, ["system", *map(named, RADII)], rows, caption=note, text=()))

@@ -21,7 +21,7 @@ from polarvit.training.build import CALIBRATION_IMAGES, build_model, build_optim
 from polarvit.training.distributed import Place
 from polarvit.training.recipe import Optim, Precision
 from polarvit.training.sets import open_sets
-from polarvit.training.step import TrainingStep, seed_step, set_precision
+from polarvit.training.step import TrainingStep, seed_step, set_precision, soft_cross_entropy
 
 POINTS = 100
 """Losses kept of a run."""
@@ -53,7 +53,8 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
     elif model.calibrated:
         calibrate(model, first[:CALIBRATION_IMAGES].to(dtype))
     seen = first[:16].to(dtype)
-    before, (noise, _) = radius_of(model, seen), against_float64(model, seen)
+    batch = tuple(x.to(dtype) for x in data.augmenter(data.train, plan, 0, 0, 1, here.device))
+    before, (noise, _), wrong = radius_of(model, seen), against_float64(model, seen), gradient_noise(model, *batch)
     step = TrainingStep(model, build_optimizer(recipe, model, capturable=cuda), here, precision=precision, graph=cuda)
     losses: list[float] = []
     waiting: list[torch.Tensor] = []
@@ -69,11 +70,14 @@ def train_pushed(recipe: Recipe, radius: float | None, here: Place) -> dict[str,
                 break
     alive, chance = math.isfinite(losses[-1]), math.log(len(data.classes))
     noise_after, spread_after = against_float64(model, seen) if alive else (None, None)
+    wrong_after = gradient_noise(model, *batch) if alive else None
     return judge(losses, chance) | {
         "radius_before": before,
         "radius_after": radius_of(model, seen) if alive else None,
         "noise_before": noise,
         "noise_after": noise_after,
+        "gradient_noise_before": wrong,
+        "gradient_noise_after": wrong_after,
         "spread_after": spread_after,
         "lr": recipe.optim.lr,
         "parameters": model.count(),
@@ -100,6 +104,20 @@ def against_float64(model: VisionModel, images: torch.Tensor) -> tuple[float | N
     noise = (found - true).norm() / between.clamp_min(1e-30)
     spread = between / (true - true.mean()).norm().clamp_min(1e-30)
     return finite(noise), finite(spread)
+
+
+def gradient_noise(model: VisionModel, images: torch.Tensor, targets: torch.Tensor) -> float | None:
+    """|g - g64| / |g64| of the whole gradient, g64 that of the same weights in float64; None where not a number."""
+    found = gradient_of(copy.deepcopy(model), images, targets)
+    true = gradient_of(copy.deepcopy(model).double(), images.double(), targets.double())
+    return finite((found - true).norm() / true.norm().clamp_min(1e-300))
+
+
+def gradient_of(model: VisionModel, images: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The gradient of the loss by all parameters, one vector in float64; nothing is dropped."""
+    model.zero_grad()
+    soft_cross_entropy(model.eval()(images), targets).backward()
+    return torch.cat([p.grad.double().flatten() for p in model.parameters() if p.grad is not None])
 
 
 def finite(value: torch.Tensor) -> float | None:
