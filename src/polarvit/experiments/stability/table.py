@@ -141,9 +141,9 @@ def show(runs: Sequence[dict[str, Any]], settings: Settings) -> None:
     note = "TOY SIZE on digits. " if settings.quick else "Each at the rate of its recipe. "
     note += (
         "In brackets: mean radius of the tokens before training. Noise over 0.1 %: how far logits in float32 are from "
-        "those of the same weights in float64, after training. Gradient noise over 10 %: the same of a "
-        "batch's whole gradient, before training or after. Collapsed: logits hardly differ between images. Rows in float64 start "
-        "from the same weights: only where they go on and float32 does not does float32 break a system; what is bad in "
-        "both is no matter of precision."
+        "those of the same weights in float64, after training. Gradient noise over 10 %: the same of a batch's whole "
+        "gradient, before training or after. Collapsed: logits hardly differ between images. Rows in float64 start "
+        "from the same weights: only where they go on and float32 does not does float32 break a system; what is bad "
+        "in both is no matter of precision."
     )
     console().print(table(title, ["system", *map(named, RADII)], rows, caption=note, text=()))
