@@ -7,7 +7,9 @@ import math
 import re
 from pathlib import Path
 
-from polarvit.provenance import commit, package_version, write_json
+import pytest
+
+from polarvit.provenance import commit, package_version, without_paths, write_json
 
 
 def test_json_is_strict(tmp_path: Path) -> None:
@@ -26,3 +28,18 @@ def test_commit_is_short_or_unknown() -> None:
 
 def test_a_package_that_is_not_there_has_no_version() -> None:
     assert package_version("no-such-package-anywhere") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("model.pretrained=/home/alice/runs/deit/model", "model.pretrained=model"),
+        ("InductorError: no compiler (None, '/opt/alice/bin/g++')", "InductorError: no compiler (None, 'g++')"),
+        ("~/runs/a", "a"),
+        ("runs/a/model and owner/name", "runs/a/model and owner/name"),
+        ("see https://example.org/a/b", "see https://example.org/a/b"),
+        ("train.lr=1/3", "train.lr=1/3"),
+    ],
+)
+def test_texts_lose_where_things_lie_on_a_machine(text: str, left: str) -> None:
+    assert without_paths(text) == left

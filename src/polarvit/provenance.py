@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -40,6 +41,11 @@ def provenance(*, seed: int, quick: bool = False, product_precision: str = "floa
         "python": platform.python_version(),
         "packages": {name: package_version(name) for name in PACKAGES},
     }
+
+
+def without_paths(text: str) -> str:
+    """A text in which absolute paths are cut to their last name: where things lie on a machine is nobody's business."""
+    return re.sub(r"(?<![\w.~/:-])[~]?/(?:[^\s/'\",;()]+/)+", "", text)
 
 
 def machine() -> dict[str, Any]:

@@ -209,7 +209,7 @@ def test_finetuning_keeps_the_architecture_of_the_weights(run: Path, photos: Pat
     assert (stored["config"]["dim"], stored["config"]["img_size"], stored["config"]["num_classes"]) == (16, 32, 3)
     written = yaml.safe_load((tmp_path / "fine" / "recipe.yaml").read_text())
     assert written["model"]["pretrained"] == str(run / "model")
-    assert written["title"] == f"polar_vit_tiny from {run}, fine-tuned by fine"
+    assert written["title"] == f"polar_vit_tiny from {run.name}, fine-tuned by fine"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,3 +175,43 @@ def test_what_runs_beside_a_failure_is_not_lost() -> None:
             found.append(each)
     assert found == [2.0]
     assert sorted(in_processes(math.sqrt, iter([(4.0,), (9.0,), (16.0,)]), 2, device="cpu")) == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_of_a_pool_end_with_the_one_that_started_them(tmp_path: Path, ended: signal.Signals) -> None:
+    text = f"""
+import os, time
+from pathlib import Path
+from polarvit.experiments.side_by_side import in_processes
+
+def wait(name):
+    (Path({str(tmp_path)!r}) / name).write_text(str(os.getpid()))
+    time.sleep(300)
+
+if __name__ == "__main__":
+    list(in_processes(wait, iter([("one",), ("two",)]), 2, device="cpu", say=print))
+"""
+    script = tmp_path / "waits.py"
+    script.write_text(text)
+    process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": "src"})
+    until(lambda: all((tmp_path / name).exists() and (tmp_path / name).read_text() for name in ("one", "two")))
+    process.send_signal(ended)
+    process.wait(60)
+    for name in ("one", "two"):
+        until(lambda name=name: not alive(int((tmp_path / name).read_text())))
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def alive(process: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has asked after does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

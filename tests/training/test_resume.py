@@ -10,6 +10,7 @@ import signal
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -373,10 +374,7 @@ def test_a_finished_run_without_checkpoints_stays_as_it_is(whole: Path, tmp_path
         train(changed("train.seed=1"), folder, device="cpu", quiet=True)
     with pytest.raises(CheckpointError, match=r"another run is in this folder: train\.seed was 0 and is 1 now"):
         train(changed("train.seed=1"), folder, resume=True, device="cpu", quiet=True)
-    with (
-        pytest.warns(UserWarning, match=r"stays as it is, though settings differ: train\.steps"),
-        pytest.raises(CheckpointError, match="of another length is finished here and its checkpoints are gone"),
-    ):
+    with pytest.raises(CheckpointError, match="of another length is finished here and its checkpoints are gone"):
         train(changed("train.steps=14"), folder, resume=True, device="cpu", quiet=True)
     scores = train(RECIPE, folder, resume=True, device="cpu", quiet=True)
     assert scores is not None
@@ -446,3 +444,90 @@ def test_two_processes_do_not_train_in_one_folder(whole: Path, tmp_path: Path, m
         train(RECIPE, tmp_path / "run", resume=True, device="cpu", quiet=True)
     train(RECIPE, tmp_path / "run", resume=True, device="cpu", quiet=True)
     assert differing(weights(whole), weights(tmp_path / "run")) == []
+
+
+def test_a_folder_is_held_from_before_it_is_read(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process brings the run to its end while this one gets ready: its work must not be undone."""
+    folder = tmp_path / "run"
+    unfinished_copy(whole, folder)
+    held: list[str] = []
+    built = loop.build_model
+
+    def asked(*told: Any, **options: Any) -> Any:
+        try:
+            with run_folder.RunFolder(folder, Place(0, 1, torch.device("cpu")), resume=True).alone():
+                held.append("nobody")
+        except CheckpointError as error:
+            held.append(str(error))
+        return built(*told, **options)
+
+    monkeypatch.setattr(run_folder, "PATIENCE", 1)
+    monkeypatch.setattr(loop, "build_model", asked)
+    train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert [text.partition(": ")[2] for text in held] == ["another process trains here; use another folder"]
+
+
+def test_a_run_that_began_meanwhile_is_not_begun_anew(whole: Path, tmp_path: Path) -> None:
+    here = Place(0, 1, torch.device("cpu"))
+    late = run_folder.RunFolder(tmp_path / "run", here, resume=False)
+    shutil.copytree(whole, tmp_path / "run")
+    with pytest.raises(FileExistsError, match="already holds a run"), late.alone():
+        raise AssertionError
+
+
+@pytest.mark.parametrize("lost", ["damaged", "deleted", "all damaged"])
+def test_a_finished_run_stays_whatever_became_of_its_checkpoints(whole: Path, tmp_path: Path, lost: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    found = [path for _, path in checkpoint.steps(folder / "checkpoints")]
+    for path in found if lost == "all damaged" else found[:1]:
+        if lost == "deleted":
+            shutil.rmtree(path)
+        else:
+            truncate(path / "model-00000.safetensors")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    scores = train(RECIPE, folder, resume=True, device="cpu", quiet=True)
+    assert scores is not None
+    assert scores.to_dict()["top1"] == json.loads((whole / "metrics.json").read_text())["scores"]["top1"]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="heads"):
+        train(changed("model.options.heads=7"), tmp_path / "run", device="cpu", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_best_weights_from_before_there_was_an_average_stand_in_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop.Best, "see", lambda self, step, score: self.__init__(3, score) if step == 3 else None)
+    told = ("watch.keep_best=true", "watch.keep=4", "watch.eval_every=3", "watch.checkpoint_every=3")
+    with pytest.raises(Interrupted):
+        train(tiny_recipe(*told), tmp_path / "run", device="cpu", quiet=True, stop_after=6)
+    with pytest.warns(UserWarning, match="ema"):
+        train(tiny_recipe("train.ema=0.9", *told), tmp_path / "run", resume=True, device="cpu", quiet=True)
+    one, two = (load_file(tmp_path / "run" / name / "model.safetensors") for name in ("model", "model-ema"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["kept_step"] == 3
+
+
+def test_a_best_checkpoint_that_cannot_be_written_does_not_cost_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = iter([1.0, 5.0, 9.0, 2.0])
+    see, save = loop.Best.see, checkpoint.save
+    monkeypatch.setattr(loop.Best, "see", lambda self, step, score: see(self, step, next(order)))
+
+    def full(folder: Path, *told: Any) -> None:
+        if folder.name == "step-00000009":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(folder, *told)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    told = ("watch.keep_best=true", "watch.keep=1", "watch.eval_every=3", "watch.checkpoint_every=3")
+    with pytest.warns(UserWarning, match="step 9 was not written"):
+        train(tiny_recipe(*told), tmp_path / "run", device="cpu", quiet=True)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["kept_step"] == 6
+    assert "best_lost" not in metrics

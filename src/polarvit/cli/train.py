@@ -125,6 +125,7 @@ def starting_from(weights: str, recipe: Recipe, called: str, sets: list[str]) ->
     from polarvit.cli.trained import registered, weights_folder
     from polarvit.models.registry import entry
     from polarvit.models.weights import ADAPTABLE, CONFIG, DRAWN, find, read_config
+    from polarvit.provenance import without_paths
     from polarvit.training.recipe import apply
 
     folder = weights_folder(weights)
@@ -151,7 +152,7 @@ def starting_from(weights: str, recipe: Recipe, called: str, sets: list[str]) ->
     kept = {key: value for key, value in recipe.model.options.items() if key in ADAPTABLE and key != "num_classes"}
     options = {"img_size": config["img_size"], **{key: value for key, value in kept.items() if key in config}}
     model = replace(recipe.model, name=name, options=options, pretrained=folder)
-    return replace(recipe, title=f"{name} from {weights}, fine-tuned by {called}", model=model)
+    return replace(recipe, title=f"{name} from {without_paths(weights)}, fine-tuned by {called}", model=model)
 
 
 def run(recipe: Recipe, out: Path, *, resume: bool, device: str | None) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from polarvit.provenance import commit
+from polarvit.provenance import commit, without_paths
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Settings:
         else:
             words += ["--seeds", str(self.seeds)] if self.seeds != 1 else []
             words += ["--seed", str(self.seed)] if self.seed else []
-        return " ".join(words + [word for pair in self.sets for word in ("--set", pair)])
+        return " ".join(words + [word for pair in self.sets for word in ("--set", without_paths(pair))])
 
 
 TRAINING = frozenset({"seeds", "steps", "only", "runs", "data", "device", "sets", "side_by_side", "minutes"})

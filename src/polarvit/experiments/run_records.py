@@ -57,8 +57,11 @@ def keep(result: Result, recipe: Recipe, folder: Path, records: Path) -> Path:
         "log": path.with_suffix(".jsonl").name,
     }
     put_text(path, json.dumps(content, indent=1) + "\n")
-    log = RunFolder.read_log(folder) if (folder / "log.jsonl").is_file() else []
-    put_text(path.with_suffix(".jsonl"), "".join(json.dumps(line) + "\n" for line in thinned(log)))
+    if (folder / "log.jsonl").is_file():
+        lines = thinned(RunFolder.read_log(folder))
+        put_text(path.with_suffix(".jsonl"), "".join(json.dumps(line) + "\n" for line in lines))
+    elif not path.with_suffix(".jsonl").is_file():  # a log that is recorded is not lost with that of the run
+        put_text(path.with_suffix(".jsonl"), "")
     return path
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from polarvit.provenance import without_paths
 from polarvit.training import Recipe, SettingsError, checkpoint
 from polarvit.training.continuity import differences, free, in_full
 from polarvit.training.recipe import read
@@ -61,5 +62,7 @@ def config_of(folder: Path) -> dict[str, Any] | None:
 
 
 def portable(recipe: Recipe) -> Recipe:
-    """The recipe without where its data lay on one machine."""
-    return replace(recipe, data=replace(recipe.data, path=Path(recipe.data.path).name))
+    """The recipe without where its data, and weights it started from, lay on one machine."""
+    start = recipe.model.pretrained
+    model = replace(recipe.model, pretrained=without_paths(start)) if start else recipe.model
+    return replace(recipe, data=replace(recipe.data, path=Path(recipe.data.path).name), model=model)

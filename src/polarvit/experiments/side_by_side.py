@@ -13,13 +13,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import active_children, connection, get_context, parent_process
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -116,20 +117,27 @@ def in_processes(
 ) -> Iterator[T]:
     """`function(*call)` for each call, `at_once` at a time in processes of their own, as they are done.
 
-    If one raises no more are begun, those that run come to their end, and then it is raised.
+    If one raises no more are begun, those that run come to their end, and then it is raised. They end when this process
+    ends, however it ends.
     """
     failed: list[BaseException] = []
     with (
+        raised_on_terminate(),
         shared(device, at_once, say) as environment,
         ProcessPoolExecutor(at_once, get_context("spawn"), prepare, (environment, threads(at_once))) as pool,
     ):
         running = {pool.submit(function, *call) for call in islice(calls, at_once)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            failed += [error for run in done if (error := run.exception()) is not None]
-            if not failed:
-                running |= {pool.submit(function, *call) for call in islice(calls, len(done))}
-            yield from (run.result() for run in done if run.exception() is None)
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                failed += [error for run in done if (error := run.exception()) is not None]
+                if not failed:
+                    running |= {pool.submit(function, *call) for call in islice(calls, len(done))}
+                yield from (run.result() for run in done if run.exception() is None)
+        except KeyboardInterrupt:
+            for process in active_children():
+                process.terminate()
+            raise
     if failed:
         raise failed[0]
 
@@ -140,6 +148,15 @@ def prepare(environment: dict[str, str], count: int) -> None:
 
     os.environ.update(environment)
     torch.set_num_threads(count)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Wait until the process that started this one is gone, and go too."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def threads(at_once: int) -> int:

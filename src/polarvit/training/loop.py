@@ -58,8 +58,13 @@ def train(
     as it is. `stop_after` ends the call after that many steps of this call, saved, as if interrupted on purpose.
     """
     with place(device) as here:
-        trainer = Trainer(recipe, RunFolder(Path(folder), here, resume=resume), here, quiet=quiet)
-        return trainer.run(stop_after)
+        run = RunFolder(Path(folder), here, resume=resume)
+        with run.alone() if here.leads else nullcontext():  # what is read there must still hold when it goes on
+            ended = here.told(run.finished_as(recipe.train.steps) if here.leads else None)
+            if ended:
+                continuity.check(ended[0], recipe, ended[1], finished=True)
+                return here.told(run.scores(recipe.task) if here.leads else None)
+            return Trainer(recipe, run, here, quiet=quiet).run(stop_after)
 
 
 def best_of(recipe: Recipe, folder: Path, *, device: str | None = None) -> tuple[int, AnyScores] | None:
@@ -69,7 +74,9 @@ def best_of(recipe: Recipe, folder: Path, *, device: str | None = None) -> tuple
         return None
     plainly = replace(recipe, train=replace(recipe.train, compile=False, cuda_graph=False))
     with place(device) as here:
-        return Trainer(plainly, RunFolder(folder, here, resume=True), here, quiet=True).best_on_test()
+        run = RunFolder(folder, here, resume=True)
+        with run.alone() if here.leads else nullcontext():
+            return Trainer(plainly, run, here, quiet=True).best_on_test()
 
 
 class Trainer:
@@ -88,15 +95,16 @@ class Trainer:
         self.plan = BatchPlan(len(self.data.train), recipe.train.batch_size, recipe.train.seed)
         self.plan.local(here.rank, here.world)  # the batch divides among the processes, or this raises
         saved = here.told(checkpoint.load_newest(folder.checkpoints) if here.leads else None)
-        self.ended = saved is None and here.told(folder.ended_as() if here.leads else None)
-        if self.ended:
-            continuity.check(self.ended, recipe, finished=True)
+        if saved is None and here.told(folder.ended() if here.leads else None):
+            text = "a run of another length is finished here and its checkpoints are gone, so it cannot go on"
+            raise checkpoint.CheckpointError(f"{folder.path}: {text}; use another folder")
         if saved is not None:
             recipe = self.recipe = continuity.continued(recipe, saved[1]["recipe"], saved[1].get("config"))
         self.model = build_model(recipe, self.data, self.plan, here, calibrated=saved is None)
         self.average = copy.deepcopy(self.model).requires_grad_(False) if recipe.train.ema else None
         self.optimizer = build_optimizer(recipe, self.model, capturable=graph)
         self.start, self.best, self.seconds = 0, Best(), 0.0
+        self.best_written = Best()
         self.best_lost: int | None = None
         self.parts: list[dict[str, Any]] = []
         self.losses = Losses(here)
@@ -122,17 +130,7 @@ class Trainer:
 
     def run(self, stop_after: int | None = None) -> AnyScores | None:
         """Steps from where the run stands to the end."""
-        recipe, last = self.recipe, self.recipe.train.steps
-        if (self.start >= last or self.ended) and self.folder.finished(last):
-            return self.folder.scores(recipe.task)
-        if self.ended:
-            text = "a run of another length is finished here and its checkpoints are gone, so it cannot go on"
-            raise checkpoint.CheckpointError(f"{self.folder.path}: {text}; use another folder")
-        with self.folder.alone() if self.place.leads else nullcontext():
-            return self._run(last, stop_after)
-
-    def _run(self, last: int, stop_after: int | None) -> AnyScores | None:
-        recipe, watch = self.recipe, self.recipe.watch
+        recipe, watch, last = self.recipe, self.recipe.watch, self.recipe.train.steps
         log: RunLog | NoLog = NoLog()
         tries = recipe.train.compile and self.place.world == 1 and self.start < last
         compilation = self._try_compiled() if tries else {}
@@ -290,7 +288,7 @@ class Trainer:
             return last
         self.model.load_state_dict(parts["model"])
         if self.average is not None:
-            self.average.load_state_dict(parts["ema"])
+            self.average.load_state_dict(parts.get("ema", parts["model"]))  # from before there was an average
         log.say(f"the weights of step {best} are kept: they were the best")
         return best
 
@@ -343,7 +341,12 @@ class Trainer:
                 written = False
                 text = f"checkpoint at step {done} was not written ({error}); the one before stays"
                 warnings.warn(text, stacklevel=2)
-        return self.place.told(written)
+        written = self.place.told(written)
+        if written:
+            self.best_written = copy.copy(self.best)
+        elif self.recipe.watch.keep_best:
+            self.best = copy.copy(self.best_written)  # weights that are not on the disk cannot be gone back to
+        return written
 
     def _restore(self, parts: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
         if state["step"] > self.recipe.train.steps:
@@ -359,5 +362,6 @@ class Trainer:
             raise checkpoint.CheckpointError(f"another model is in this folder; use another folder: {error}") from error
         checkpoint.restore_optimizer(self.model, self.optimizer, parts["optimizer"])
         self.start, self.best, self.seconds = state["step"], Best.restored(state["best"]), state["seconds"]
+        self.best_written = copy.copy(self.best)
         self.parts = state.get("parts", [])
         self.losses.restore(**state["losses"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import time
@@ -45,30 +46,49 @@ class RunFolder:
     """`path/` with recipe.yaml, environment.json, log.jsonl, checkpoints/, and at the end metrics.json and model/."""
 
     def __init__(self, path: Path, here: Place, *, resume: bool) -> None:
-        self.path, self.checkpoints, self.device = path, path / "checkpoints", here.device
-        if here.leads and not resume and holds_run(path):
-            raise FileExistsError(f"{path} already holds a run; continue it with --resume or choose another folder")
+        self.path, self.checkpoints, self.device, self.resume = path, path / "checkpoints", here.device, resume
+        if here.leads:
+            self._must_be_free()
         here.wait()
 
-    def ended_as(self) -> dict[str, Any] | None:
-        """The settings of a run that came to its end here and whose checkpoints are gone; None if there is none."""
-        if self._metrics() is None or checkpoint.steps(self.checkpoints):
+    def _must_be_free(self) -> None:
+        if not self.resume and holds_run(self.path):
+            text = f"{self.path} already holds a run; continue it with --resume or choose another folder"
+            raise FileExistsError(text)
+
+    def ended(self) -> bool:
+        """Whether a run, of whatever length, came to its end here and its checkpoints are gone."""
+        return self._metrics() is not None and not checkpoint.steps(self.checkpoints)
+
+    def finished_as(self, steps: int) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+        """The settings of a run of that many steps that came to its end here, and its model's config; else None.
+
+        Whatever became of its checkpoints: it is not begun again for them.
+        """
+        if not self.finished(steps):
             return None
-        settings: dict[str, Any] = plain(load(self.path / "recipe.yaml"))
-        return settings
+        config = json.loads((self.path / "model" / "config.json").read_text(encoding="utf-8")).get("config")
+        return plain(load(self.path / "recipe.yaml")), config
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the folder while a run goes on in it: two at once would prune each other's checkpoints.
+        """Hold the folder while what is in it is read and a run goes on: two at once would delete each other's work.
 
-        Where there are no such locks everybody is let in.
+        Where there are no such locks everybody is let in. A folder in which nothing came to be is gone afterwards.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        if fcntl is None:
-            yield
+        lock = self.path / LOCK
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a")
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            yield  # a finished run may be looked at where nothing can be written
             return
-        with (self.path / LOCK).open("w") as file:
+        with file:
             for _ in range(PATIENCE):
+                if fcntl is None:
+                    break
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -79,7 +99,13 @@ class RunFolder:
                     break
             else:
                 raise checkpoint.CheckpointError(f"{self.path}: another process trains here; use another folder")
-            yield
+            try:
+                self._must_be_free()
+                yield
+            finally:
+                if [path.name for path in self.path.iterdir()] == [LOCK]:
+                    lock.unlink(missing_ok=True)
+                    self.path.rmdir()
 
     def finished(self, steps: int) -> bool:
         """Whether a run of that many steps came to its end here."""

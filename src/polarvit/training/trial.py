@@ -11,6 +11,7 @@ from torch._inductor.exc import InductorError
 
 from polarvit.compilation import SMALLER_KERNELS
 from polarvit.models import VisionModel
+from polarvit.provenance import without_paths
 
 OUTCOMES = ("largest_kernel", "not_compiled")
 """What the record of a run may say of it: loops in a kernel, where more of them failed, or why there are no kernels."""
@@ -38,7 +39,7 @@ def _first_that_works(model: VisionModel, once: Callable[[], None]) -> dict[str,
         except torch.OutOfMemoryError:
             raise  # it would not need less uncompiled
         except Exception as error:  # a compiler that is missing or broken raises nearly anything
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            reason = without_paths(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
             if smaller is None or not isinstance(error, InductorError):
                 model.forget_compiled()
                 warnings.warn(f"the model could not be compiled and runs uncompiled ({reason})", stacklevel=4)

@@ -25,7 +25,7 @@ from polarvit.experiments.side_by_side import Unfinished, in_processes
 from polarvit.experiments.stability.rows import FAR, RADII, ROWS, SYSTEMS, edge, precision_of, radii_of, system_of
 from polarvit.experiments.stability.table import broken, key_of, named, show, summary, twins
 from polarvit.experiments.stability.trial import even, train_pushed
-from polarvit.provenance import provenance, write_json
+from polarvit.provenance import provenance, without_paths, write_json
 from polarvit.tables import console
 from polarvit.training import SettingsError
 from polarvit.training.distributed import place
@@ -47,7 +47,7 @@ def run(settings: Settings) -> list[str]:
     todo = [(row, radius, seed) for row, radius, seed in wanted if (row.name, radius, seed) not in runs]
     left = len(todo)
     for found in trained(todo, settings):
-        runs[key_of(found)] = found
+        runs = {key_of(each): each for each in recorded(settings)} | runs | {key_of(found): found}  # others write too
         left -= 1
         write(list(runs.values()), settings)
     if runs:
@@ -112,7 +112,12 @@ def facts(settings: Settings) -> dict[str, Any]:
     recipe = resolved(SYSTEMS[0], settings.seed, settings)
     length = {"steps": settings.steps, "batch_size": recipe.train.batch_size, "rates": "each recipe's"}
     size = {"model": dict(recipe.model.options), **length}
-    return {"data": Path(recipe.data.path).name, "sets": list(settings.sets), **size, "twins": list(FAR)}
+    return {
+        "data": Path(recipe.data.path).name,
+        "sets": [without_paths(pair) for pair in settings.sets],
+        **size,
+        "twins": list(FAR),
+    }
 
 
 def recorded(settings: Settings) -> list[dict[str, Any]]:
