@@ -198,7 +198,9 @@ def test_logits_that_are_all_alike_are_called_so() -> None:
     assert cell([run | {"spread_after": 0.1}]) == "goes on, 1.00 to 1.00, noise only (from 2.0)"
     wrong = run | {"spread_after": 0.1, "noise_after": 0.0, "gradient_noise_before": 1e-4, "gradient_noise_after": 0.3}
     assert cell([wrong]) == "goes on, 1.00 to 1.00, gradient noise 30 % (from 2.0)"
-    assert cell([wrong | {"gradient_noise_before": None}]) == "goes on, 1.00 to 1.00, gradient noise only (from 2.0)"
+    assert cell([wrong | {"gradient_noise_after": None}]) == "goes on, 1.00 to 1.00, gradient noise only (from 2.0)"
+    first = wrong | {"gradient_noise_before": 36.0, "gradient_noise_after": 1e-3}
+    assert cell([first]) == "goes on, 1.00 to 1.00, noise in its first gradient (from 2.0)"
 
 
 def test_a_run_is_judged_by_its_losses() -> None:

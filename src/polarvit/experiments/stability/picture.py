@@ -68,7 +68,7 @@ def draw(path: Path, record: dict[str, Any]) -> None:
                     )
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
             lines = [*filter(None, map(in_words, shown)), *beyond(record, own, radius)]
-            place = {"fontsize": 7.5, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
+            place = {"fontsize": 6.6, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
             axes.text(0.99, 0.99, "\n".join(lines), **place)
             axes.set(title=named(radius), xlabel="step", ylim=(0.98 * lowest, ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")

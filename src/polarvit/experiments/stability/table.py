@@ -100,10 +100,12 @@ def doubt(run: dict[str, Any]) -> str:
 
 
 def in_gradient(run: dict[str, Any]) -> str:
-    """How much of the gradient was rounding, at the start or the end, where it was more than a tenth."""
+    """How much of the gradient was rounding, in the end or else at the start, where it was more than a tenth."""
     told = [run.get(f"gradient_noise_{when}", 0.0) for when in ("before", "after")]
-    worst = max(math.inf if value is None else value for value in told)
-    return "" if worst <= WRONG else ", gradient noise only" if worst >= 1 else f", gradient noise {100 * worst:.2g} %"
+    first, last = (math.inf if value is None else value for value in told)
+    if last > WRONG:
+        return ", gradient noise only" if last >= 1 else f", gradient noise {100 * last:.2g} %"
+    return ", noise in its first gradient" if first > WRONG else ""
 
 
 def started(run: dict[str, Any]) -> str:
