@@ -69,7 +69,8 @@ def draw(path: Path, record: dict[str, Any]) -> None:
             axes.axhline(record["chance"], color=GREY, linewidth=0.9)
             lines = [*filter(None, map(in_words, shown)), *beyond(record, own, radius)]
             place = {"fontsize": 6.6, "color": GREY, "ha": "right", "va": "top", "transform": axes.transAxes}
-            axes.text(0.99, 0.99, "\n".join(lines), **place)
+            paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1}
+            axes.text(0.99, 0.99, "\n".join(lines), bbox=paper if lines else None, zorder=6, **place)
             axes.set(title=named(radius), xlabel="step", ylim=(0.98 * lowest, ceiling))
         panels[0].set_ylabel("training loss (x: not a number)")
         panels[-1].plot([], [], color=GREY, linestyle=DOTTED, label="dotted: from the same\nweights in float64")
