@@ -104,6 +104,29 @@ def test_a_worker_stopped_after_its_last_file_has_finished(settings: Settings, m
     assert study("table", "A table", ROWS, replace(settings, minutes=1.0)) == []
 
 
+def test_a_diverged_run_that_is_stopped_while_its_best_weights_are_measured_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(recipe: Any, folder: Path, **_: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        begin(folder)
+        raise FloatingPointError("the loss became nan between steps 1 and 2; the last checkpoint is from before")
+
+    ends = iter([KeyboardInterrupt, RuntimeError])
+
+    def ended(*_: Any, **__: Any) -> None:
+        raise next(ends)
+
+    monkeypatch.setattr(runs, "train", diverge)
+    monkeypatch.setattr(runs, "best_of", ended)
+    with pytest.raises(KeyboardInterrupt):
+        runs.attempt(load("digits"), tmp_path / "run", "cpu")
+    assert not (tmp_path / "run" / "diverged.json").exists()
+    with pytest.raises(RuntimeError):  # what cannot be measured at all is not tried for ever
+        runs.attempt(load("digits"), tmp_path / "run", "cpu")
+    assert "diverged" in json.loads((tmp_path / "run" / "diverged.json").read_text())
+
+
 def test_a_diverged_run_counts_as_finished_and_fails_only_where_the_paper_has_a_number(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

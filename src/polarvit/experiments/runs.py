@@ -30,6 +30,7 @@ from typing import Any
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.same_run import RECIPE, same_if_begun, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
+from polarvit.files import put_text
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
 from polarvit.training.loop import best_of
@@ -211,7 +212,7 @@ def run_together(
         recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
         same_if_begun(recipe, folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+        put_text(folder / RECIPE, dump(recipe))
         jobs.append(Job(f"{row.name}, seed {seed}", folder, recipe.train.steps))
     side_by_side(jobs, settings.side_by_side, device=settings.device, minutes=settings.minutes, say=say)
     for job in jobs:
@@ -317,14 +318,18 @@ def attempt(recipe: Recipe, folder: Path, device: str | None, *, quiet: bool = F
         return
     except FloatingPointError as error:
         why = str(error).partition(";")[0]
-    (folder / RECIPE).write_text(dump(recipe), encoding="utf-8")
+    put_text(folder / RECIPE, dump(recipe))
     used = json.loads((folder / "environment.json").read_text(encoding="utf-8"))["product_precision"]
     facts = {**provenance(seed=recipe.train.seed, product_precision=used), "diverged": why}
-    write_json(folder / DIVERGED, facts)
     gc.collect()  # out of the except, and a compiled model holds itself: what diverged is let go first
-    best = best_of(recipe, folder, device=device)
+    try:
+        best = best_of(recipe, folder, device=device)
+    except Exception:
+        write_json(folder / DIVERGED, facts)
+        raise
     if best is not None:
-        write_json(folder / DIVERGED, {**facts, "kept_step": best[0], "test_scores": best[1].to_dict()})
+        facts |= {"kept_step": best[0], "test_scores": best[1].to_dict()}
+    write_json(folder / DIVERGED, facts)  # last: who is stopped while the best weights are measured measures them again
 
 
 def spelled(mean: float, std: float | None, digits: int = 2) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from polarvit.files import put_text
 from polarvit.models.model_card import MARK
 from polarvit.models.weights import CARD, PACKAGED, WEIGHTS, WeightsError
 
@@ -77,5 +78,5 @@ def package(
         shutil.rmtree(work, ignore_errors=True)
     index = {**_index(root), name: hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()}
     text = json.dumps(dict(sorted(index.items())), indent=1) + "\n"
-    (root / INDEX).write_text(text, encoding="utf-8")
+    put_text(root / INDEX, text)
     return folder
