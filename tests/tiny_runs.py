@@ -17,7 +17,7 @@ import torch
 
 from polarvit.training import Trainer, checkpoint, distributed, recipe, train
 from polarvit.training.distributed import place
-from polarvit.training.evaluate import evaluate
+from polarvit.training.evaluate import score_images
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
 from polarvit.training.settings import build
@@ -120,7 +120,9 @@ def first_gradients(settings: Recipe, folder: Path, name: str) -> None:
         )
         trainer._one(0)
         assert trainer.data.validation is not None
-        scores = evaluate(trainer.model, trainer.data.validation, trainer.data.augmenter, here, batch_size=100)
+        scores = score_images(
+            trainer.model, trainer.data.validation, trainer.data.augmenter, here, batch_size=100
+        ).scores()
         if here.leads:
             torch.save({"gradients": found, "scores": scores.to_dict()}, folder / name)
 

@@ -195,14 +195,14 @@ if __name__ == "__main__":
     script = tmp_path / "waits.py"
     script.write_text(text)
     process = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": "src"})
-    until(lambda: all((tmp_path / name).exists() and (tmp_path / name).read_text() for name in ("one", "two")))
+    assert_soon(lambda: all((tmp_path / name).exists() and (tmp_path / name).read_text() for name in ("one", "two")))
     process.send_signal(ended)
     process.wait(60)
     for name in ("one", "two"):
-        until(lambda name=name: not alive(int((tmp_path / name).read_text())))
+        assert_soon(lambda name=name: not alive(int((tmp_path / name).read_text())))
 
 
-def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def assert_soon(holds: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end

@@ -231,4 +231,7 @@ def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, monkeypatch)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it does not know `meta`
     for function in ("tensor", "as_tensor"):  # of numbers: a copy from the host
         monkeypatch.setattr(torch, function, lambda value, **_: pytest.fail(f"a tensor is made of {value}"))
-    dice_cross_entropy(model(images), masks).backward()
+    loss = dice_cross_entropy(model(images), masks)
+    loss.backward()
+    assert loss.is_meta
+    assert {p.grad is not None and p.grad.is_meta for p in model.parameters()} == {True}

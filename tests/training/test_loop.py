@@ -18,7 +18,7 @@ from torch import nn
 from polarvit.training import Trainer, checkpoint, train
 from polarvit.training.average import update_average
 from polarvit.training.distributed import Place
-from polarvit.training.evaluate import evaluate, even_plan
+from polarvit.training.evaluate import even_plan, score_images
 from polarvit.training.interrupt import interruptible
 from polarvit.training.logs import RunLog
 from polarvit.training.run_folder import RunFolder
@@ -52,7 +52,7 @@ def test_scores_are_those_of_a_plain_loop(tmp_path: Path, name: str, batch: int)
         logits = run.model(images)
     run.model.train()
     assert run.data.validation is not None
-    scores = evaluate(run.model, run.data.validation, run.data.augmenter, HERE, batch_size=batch)
+    scores = score_images(run.model, run.data.validation, run.data.augmenter, HERE, batch_size=batch).scores()
     ranks = (logits > logits.gather(1, labels[:, None])).sum(1)
     assert scores.count == 359
     assert scores.loss == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)

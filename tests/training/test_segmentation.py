@@ -33,7 +33,7 @@ from polarvit.training.mask_metrics import soft_dice
 from polarvit.training.overlays import BLUE, GREEN, VERMILION, overlay
 from polarvit.training.recipe import Recipe
 from polarvit.training.run_folder import RunFolder
-from polarvit.training.segmentation import AT_ONCE, ORDERS, dice_cross_entropy, evaluate_masks
+from polarvit.training.segmentation import AT_ONCE, ORDERS, dice_cross_entropy, score_masks
 from polarvit.training.settings import build, plain
 from polarvit.training.task import make_augmenter
 
@@ -92,7 +92,7 @@ def test_the_best_weights_are_kept_and_measured(discs: Path, tmp_path: Path, mon
     assert all(torch.equal(tensor, kept[name]) for name, tensor in saved.state_dict().items())
     with place("cpu") as here:
         test = PackedDataset.open(discs, "test")
-        scores = evaluate_masks(saved, test, make_augmenter(tiny(discs), 2, 16), here, batch_size=4)
+        scores = score_masks(saved, test, make_augmenter(tiny(discs), 2, 16), here, batch_size=4).scores()
     assert metrics["test_scores"]["dice"] == pytest.approx(scores.dice, rel=1e-4)
 
 
@@ -125,7 +125,7 @@ def test_the_best_weights_of_a_run_that_broke_off_are_measured(
     model.load_state_dict(checkpoint.load(tmp_path / "run" / "checkpoints" / "step-00000004")[0]["model"])
     told = (PackedDataset.open(discs, "test"), make_augmenter(tiny(discs), 2, 16), Place(0, 1, torch.device("cpu")))
     assert step == 4
-    assert scores.to_dict() == pytest.approx(evaluate_masks(model, *told, batch_size=4, thorough=True).to_dict())
+    assert scores.to_dict() == pytest.approx(score_masks(model, *told, batch_size=4, thorough=True).scores().to_dict())
     assert best_of(tiny(discs, "data.test=null"), tmp_path / "run", device="cpu") is None
 
 
@@ -230,13 +230,13 @@ def test_dice_is_the_mean_over_batches_with_or_without_the_last(discs: Path) -> 
         losses = [dice_cross_entropy(model(images), masks).item() for images, masks in batches]
     here = Place(0, 1, torch.device("cpu"))
     told = (model, data, augmenter, here)
-    assert evaluate_masks(*told, batch_size=2).dice == pytest.approx(sum(dice) / 3, rel=1e-5)
-    dropped = evaluate_masks(*told, batch_size=2, drop_last=True)
+    assert score_masks(*told, batch_size=2).scores().dice == pytest.approx(sum(dice) / 3, rel=1e-5)
+    dropped = score_masks(*told, batch_size=2, drop_last=True).scores()
     assert dropped.dice == pytest.approx(sum(dice[:2]) / 2, rel=1e-5)
     assert dropped.loss == pytest.approx(sum(losses[:2]) / 2, rel=1e-5)
     assert dropped.count == 5
-    assert evaluate_masks(*told, batch_size=8, drop_last=True).dice == pytest.approx(
-        evaluate_masks(*told, batch_size=5).dice
+    assert score_masks(*told, batch_size=8, drop_last=True).scores().dice == pytest.approx(
+        score_masks(*told, batch_size=5).scores().dice
     )
 
 
@@ -249,7 +249,7 @@ def test_the_soft_dice_is_measured_over_random_orders_too(discs: Path) -> None:
         p = model(images).softmax(1)
     orders = [torch.from_numpy(evaluation_order(5, which)) for which in range(1, 1 + ORDERS)]
     dice = [statistics.fmean(soft_dice(p[part], masks[part]).item() for part in order.split(2)) for order in orders]
-    found = evaluate_masks(model, data, augmenter, Place(0, 1, torch.device("cpu")), batch_size=2, thorough=True)
+    found = score_masks(model, data, augmenter, Place(0, 1, torch.device("cpu")), batch_size=2, thorough=True).scores()
     assert found.orders_mean == pytest.approx(statistics.fmean(dice), rel=1e-5)
     assert found.orders_std == pytest.approx(statistics.stdev(dice), rel=1e-3)
     assert f"{found.orders_mean:.4f} ± {found.orders_std:.4f} over 20 orders" in found.line()
@@ -268,7 +268,7 @@ def test_several_batches_at_once_change_no_score(discs: Path, monkeypatch: pytes
         for drop_last in (False, True):
             seen.clear()
             here = Place(0, 1, torch.device("cpu"))
-            scores = evaluate_masks(*told, here, batch_size=2, drop_last=drop_last, thorough=True)
+            scores = score_masks(*told, here, batch_size=2, drop_last=drop_last, thorough=True).scores()
             found.append(scores.to_dict())
             assert seen == passes
     assert found[2] == pytest.approx(found[0], rel=1e-5)

@@ -34,15 +34,13 @@ def twins_of(recipe: Recipe, split: str) -> Twins:
     return found._replace(place=rows[found.place])
 
 
-def apart(recipe: Recipe, seen: AnyImageScores, twins: Twins, above: float, **told: Any) -> dict[str, AnyScores]:
+def apart(seen: AnyImageScores, twins: Twins, above: float) -> dict[str, AnyScores]:
     """The scores of the images `with_twin` and `without_twin` in the training split; no images, no scores."""
     import torch
 
-    from polarvit.training.task import together
-
     near = torch.from_numpy(twins.near(above))
     groups = {"with_twin": near, "without_twin": ~near}
-    return {name: together(recipe, seen.part(rows), **told) for name, rows in groups.items() if rows.any()}
+    return {name: seen.part(rows).scores() for name, rows in groups.items() if rows.any()}
 
 
 def write_lines(
@@ -71,8 +69,10 @@ def write_lines(
         if seen.radius is not None:
             columns["radius"] = rounded(seen.radius)
     else:
-        columns |= {"dice": rounded(seen.dice), "iou": rounded(seen.iou), "hd95": rounded(seen.hausdorff95)}
-        columns |= {"missed": seen.missed.int().tolist(), "cross_entropy": rounded(seen.entropy)}
+        columns |= {"dice": rounded(seen.dice), "iou": rounded(seen.iou)}
+        if seen.hausdorff95 is not None and seen.missed is not None:
+            columns |= {"hd95": rounded(seen.hausdorff95), "missed": seen.missed.int().tolist()}
+        columns["cross_entropy"] = rounded(seen.entropy)
         columns |= {"found": rounded(seen.found), "true": rounded(seen.true)}
     if twins is not None:
         columns["twin"] = [place if known is None else known[place] for place in twins.place.tolist()]

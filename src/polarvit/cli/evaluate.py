@@ -83,7 +83,7 @@ def evaluate(
     from polarvit.training.distributed import place
     from polarvit.training.sets import open_split
     from polarvit.training.step import products, set_precision
-    from polarvit.training.task import by_image, together
+    from polarvit.training.task import by_image
 
     check_device(device)
     trained = find_model(weights).on(data)
@@ -105,16 +105,16 @@ def evaluate(
         files = [] if overlays is None else overlay_files(overlays, recipe.data.path, split, len(images))
         model = trained.model.to(here.device)
         twins = None if near is None else twins_of(recipe, split)
-        told: dict[str, Any] = {"batch_size": batch or (None if masks else BATCH[here.device.type]), "thorough": True}
-        seen = by_image(recipe, model, images, trained.augmenter(), here, walk=with_bar, **told)
+        size = batch or (None if masks else BATCH[here.device.type])
+        seen = by_image(recipe, model, images, trained.augmenter(), here, batch_size=size, thorough=True, walk=with_bar)
         if files:
             write_overlays(files, model, images, trained.augmenter(), here, recipe.train.precision)
         ran_on, ran_in = str(here.device), products(recipe.train.precision, here.device)
     if lines is not None:
         own, known = (image_names(recipe.data.path, name) for name in (split, recipe.data.train))
         write_lines(lines, seen, images, own, twins, known)
-    scores = together(recipe, seen, **told)
-    parts = {} if near is None or twins is None else apart(recipe, seen, twins, near, **told)
+    scores = seen.scores()
+    parts = {} if near is None or twins is None else apart(seen, twins, near)
     if as_json:
         facts = {"weights": trained.weights, "data": recipe.data.path, "split": split, "device": ran_on}
         told_apart: dict[str, Any] = {name: part.to_dict() for name, part in parts.items()}

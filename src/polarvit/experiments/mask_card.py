@@ -24,8 +24,7 @@ from polarvit.training.recipe import Recipe
 from polarvit.training.segmentation import ORDERS
 from polarvit.training.sets import image_size, open_split
 from polarvit.training.step import set_precision
-from polarvit.training.task import make_augmenter
-from polarvit.training.task import measure as score
+from polarvit.training.task import by_image, make_augmenter
 
 TOLERANCE = 0.01
 """By how much Dice may differ from that at the end of training, where products were TF32."""
@@ -58,7 +57,7 @@ def measure(run: Path, data: str | None, device: torch.device) -> tuple[VisionMo
     with place(str(device)) as here:
         images = open_split(recipe, recipe.data.test, here.device, training=False)
         augmenter = make_augmenter(recipe, model.num_classes, image_size(recipe))
-        scores = score(strict, model.to(here.device), images, augmenter, here, thorough=True)
+        scores = by_image(strict, model.to(here.device), images, augmenter, here, thorough=True).scores()
     assert isinstance(scores, MaskScores)
     model.to("cpu")
     if abs(scores.dice - trained["dice"]) > TOLERANCE:

@@ -75,21 +75,6 @@ class ImageScores(NamedTuple):
         return Scores(loss, 100 * top1, 100 * top5, len(self.loss), radius)  # type: ignore[arg-type, operator]
 
 
-def evaluate(
-    model: nn.Module,
-    dataset: ImageDataset,
-    augmenter: Augmenter,
-    place: Place,
-    *,
-    batch_size: int = 512,
-    precision: Precision = "fp32",
-    walk: Walk = iter,
-) -> Scores:
-    """Scores of `model` on every image of `dataset` once; processes share the work."""
-    told: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "walk": walk}
-    return score_images(model, dataset, augmenter, place, **told).scores()
-
-
 @torch.no_grad()
 def score_images(
     model: nn.Module,
@@ -101,7 +86,7 @@ def score_images(
     precision: Precision = "fp32",
     walk: Walk = iter,
 ) -> ImageScores:
-    """The scores of every image; processes share every batch."""
+    """The scores of `model` on every image of `dataset` once; processes share every batch."""
     plan = even_plan(len(dataset), batch_size)
     largest = -(-plan.batch_size // place.world)
     hyperbolic = isinstance(model, VisionModel) and model.hyperbolic

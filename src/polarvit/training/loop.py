@@ -36,7 +36,7 @@ from polarvit.training.sets import open_sets, open_split
 from polarvit.training.settings import SettingsError, plain
 from polarvit.training.step import TrainingStep, autocast, seed_step, set_precision
 from polarvit.training.tally import Best, Losses
-from polarvit.training.task import LOSSES, AnyScores, measure
+from polarvit.training.task import LOSSES, AnyScores, by_image
 from polarvit.training.trial import OUTCOMES, try_compiled
 
 __all__ = ["Interrupted", "Trainer", "train"]
@@ -259,9 +259,9 @@ class Trainer:
         """Scores of the weights, and of their average if there is one; the `final` ones are not logged again."""
         assert self.data.validation is not None
         told = (self.data.validation, self.data.augmenter, self.place)
-        found = {"scores": measure(self.recipe, self.model, *told)}
+        found = {"scores": by_image(self.recipe, self.model, *told).scores()}
         if self.average is not None:
-            found["ema_scores"] = measure(self.recipe, self.average, *told)
+            found["ema_scores"] = by_image(self.recipe, self.average, *told).scores()
         if final:
             return found
         log.write(done, **found["scores"].logged())
@@ -299,9 +299,9 @@ class Trainer:
         split = open_split(self.recipe, self.recipe.data.test, self.place.device, training=False)
         self.shown = split
         told = (split, self.data.augmenter, self.place)
-        found = {"test_scores": measure(self.recipe, self.model, *told, thorough=True)}
+        found = {"test_scores": by_image(self.recipe, self.model, *told, thorough=True).scores()}
         if self.average is not None:
-            found["ema_test_scores"] = measure(self.recipe, self.average, *told, thorough=True)
+            found["ema_test_scores"] = by_image(self.recipe, self.average, *told, thorough=True).scores()
         log.say(f"{split.name}: {found['test_scores'].line()}")
         return found
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -82,33 +82,8 @@ def cross_entropy(logs: Tensor, masks: Tensor) -> Tensor:
     return -(logs * one_hot(masks, logs)).sum(1)
 
 
-def evaluate_masks(
-    model: nn.Module,
-    dataset: ImageDataset,
-    augmenter: Augmenter,
-    place: Place,
-    *,
-    batch_size: int = 8,
-    precision: Precision = "fp32",
-    drop_last: bool = False,
-    thorough: bool = False,
-    walk: Walk = iter,
-) -> MaskScores:
-    """Scores of `model` on every image of `dataset` once; processes share the work.
-
-    Args:
-        batch_size: of the soft Dice, which is one number a batch of images in a random order that is always the same;
-            on a GPU the net sees several such batches at once.
-        drop_last: leave an incomplete last batch out of loss and soft Dice, as the benchmark does; images still all
-            count in the scores by image.
-        thorough: measure the Hausdorff distance and the spread over orders too.
-    """
-    told: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "thorough": thorough, "walk": walk}
-    seen = score_masks(model, dataset, augmenter, place, **told)
-    return seen.scores(batch_size=batch_size, drop_last=drop_last, thorough=thorough)
-
-
-class ImageMaskScores(NamedTuple):
+@dataclass(frozen=True)
+class ImageMaskScores:
     """What is known of every image of a data set, in its order: float64 [N] each, on the host."""
 
     sums: Tensor
@@ -121,25 +96,31 @@ class ImageMaskScores(NamedTuple):
     """Share of the pixels that the model calls foreground."""
     true: Tensor
     """Share of the pixels that are."""
-    hausdorff95: Tensor
-    """This and what follows is 0 where it was not measured."""
-    missed: Tensor
+    hausdorff95: Tensor | None
+    """This and what follows is None where it was not measured."""
+    missed: Tensor | None
+    batch_size: int
+    drop_last: bool
 
     def part(self, rows: Tensor) -> ImageMaskScores:
         """Those of some images."""
-        return ImageMaskScores(*(x[rows] for x in self))
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        some: dict[str, Any] = {name: x[rows] for name, x in known.items() if isinstance(x, Tensor)}
+        return replace(self, **some)
 
-    def scores(self, *, batch_size: int = 8, drop_last: bool = False, thorough: bool = False) -> MaskScores:
-        """All images together; the options are those of `evaluate_masks`."""
+    def scores(self) -> MaskScores:
+        """All images together."""
         order = torch.from_numpy(evaluation_order(len(self.dice)))
-        soft = batch_dice(self.sums[order], batch_size, drop_last)
-        entropy = torch.stack([part.mean() for part in in_batches(self.entropy[order], batch_size, drop_last)])
+        soft = batch_dice(self.sums[order], self.batch_size, self.drop_last)
+        entropy = torch.stack(
+            [part.mean() for part in in_batches(self.entropy[order], self.batch_size, self.drop_last)]
+        )
         loss, dice, image_dice, iou = (each.mean().item() for each in (1 - soft + entropy, soft, self.dice, self.iou))
         scores = MaskScores(loss, dice, image_dice, iou, len(self.dice))
-        if not thorough:
+        if self.hausdorff95 is None or self.missed is None:
             return scores
         orders = (torch.from_numpy(evaluation_order(len(self.dice), which)) for which in range(1, 1 + ORDERS))
-        spread = torch.stack([batch_dice(self.sums[order], batch_size, drop_last).mean() for order in orders])
+        spread = torch.stack([batch_dice(self.sums[order], self.batch_size, self.drop_last).mean() for order in orders])
         return replace(
             scores,
             hausdorff95=self.hausdorff95.mean().item(),
@@ -158,10 +139,19 @@ def score_masks(
     *,
     batch_size: int = 8,
     precision: Precision = "fp32",
+    drop_last: bool = False,
     thorough: bool = False,
     walk: Walk = iter,
 ) -> ImageMaskScores:
-    """The scores of every image, and the sums from which those of any batch follow; processes share the steps."""
+    """The scores of `model` on every image of `dataset` once; processes share the steps.
+
+    Args:
+        batch_size: of the soft Dice, which is one number a batch of images in a random order that is always the same;
+            on a GPU the net sees several such batches at once.
+        drop_last: leave an incomplete last batch out of loss and soft Dice, as the benchmark does; images still all
+            count in the scores by image.
+        thorough: measure the Hausdorff distance and the spread over orders too.
+    """
     together = max(1, AT_ONCE.get(place.device.type, 1) // batch_size)
     plan = SequentialPlan(len(dataset), batch_size * together)
     classes = len(dataset.classes)
@@ -182,7 +172,19 @@ def score_masks(
         rows[:, 7:] = pixel_sums(logits.softmax(1), truth).flatten(1)
     model.train(was_training)
     table = place.sum(table).cpu()
-    return ImageMaskScores(table[:, 7:].unflatten(1, (3, classes)), *table[:, :7].unbind(1))
+    entropy, dice, iou, found, true, distance, missed = table[:, :7].unbind(1)
+    return ImageMaskScores(
+        table[:, 7:].unflatten(1, (3, classes)),
+        entropy,
+        dice,
+        iou,
+        found,
+        true,
+        distance if thorough else None,
+        missed if thorough else None,
+        batch_size,
+        drop_last,
+    )
 
 
 def batch_dice(sums: Tensor, batch_size: int, drop_last: bool) -> Tensor:

@@ -32,22 +32,6 @@ def make_augmenter(recipe: Recipe, num_classes: int, image_size: int) -> Augment
     return Augmenter(recipe.augment, num_classes, image_size, resize=recipe.data.resize)
 
 
-def measure(
-    recipe: Recipe,
-    model: nn.Module,
-    dataset: ImageDataset,
-    augmenter: Augmenter,
-    place: Place,
-    *,
-    batch_size: int | None = None,
-    thorough: bool = False,
-    walk: Walk = iter,
-) -> AnyScores:
-    """Scores of `model` as the recipe evaluates; `thorough` adds what is too slow to measure on the way."""
-    told: dict[str, Any] = {"batch_size": batch_size, "thorough": thorough}
-    return together(recipe, by_image(recipe, model, dataset, augmenter, place, walk=walk, **told), **told)
-
-
 def by_image(
     recipe: Recipe,
     model: nn.Module,
@@ -59,19 +43,13 @@ def by_image(
     thorough: bool = False,
     walk: Walk = iter,
 ) -> AnyImageScores:
-    """What `measure` is made of: the scores of every image."""
-    options: dict[str, Any] = {"batch_size": batch_size or recipe.watch.eval_batch, "walk": walk}
+    """The scores of `model` on every image as the recipe evaluates; its `scores()` are those of all together.
+
+    `thorough` adds what is too slow to measure on the way.
+    """
     told = (model, dataset, augmenter, place)
+    options: dict[str, Any] = {"batch_size": batch_size or recipe.watch.eval_batch, "walk": walk}
+    options["precision"] = recipe.train.precision
     if recipe.task == "classification":
-        return score_images(*told, precision=recipe.train.precision, **options)
-    return score_masks(*told, precision=recipe.train.precision, thorough=thorough, **options)
-
-
-def together(
-    recipe: Recipe, seen: AnyImageScores, *, batch_size: int | None = None, thorough: bool = False
-) -> AnyScores:
-    """The scores of all these images."""
-    if isinstance(seen, ImageScores):
-        return seen.scores()
-    size, drop_last = batch_size or recipe.watch.eval_batch, recipe.watch.drop_last
-    return seen.scores(batch_size=size, drop_last=drop_last, thorough=thorough)
+        return score_images(*told, **options)
+    return score_masks(*told, drop_last=recipe.watch.drop_last, thorough=thorough, **options)

@@ -18,7 +18,7 @@ from polarvit.training import MaskScores, SettingsError
 from polarvit.training.distributed import Place, place
 from polarvit.training.sets import image_size, open_split
 from polarvit.training.step import products, set_precision
-from polarvit.training.task import measure
+from polarvit.training.task import by_image
 
 NAME = "segmentation-robustness"
 NETS = {"ambient": VERMILION, "euclidean": GREY, "polar": BLUE}
@@ -70,7 +70,7 @@ def measured(one: Trained, here: Place) -> Iterator[Point]:
     used = products(recipe.train.precision, here.device)
 
     def point(corruption: str, strength: float, augmenter: MaskAugmenter) -> Point:
-        scores = measure(recipe, model, split, augmenter, here)
+        scores = by_image(recipe, model, split, augmenter, here).scores()
         assert isinstance(scores, MaskScores)
         return Point(net, key, corruption, strength, scores.dice, scores.image_dice, one.seed, used)
 
