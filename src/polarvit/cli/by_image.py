@@ -18,8 +18,8 @@ def twins_of(recipe: Recipe, split: str) -> Twins:
     """The nearest training image of each image of a split, among those that the recipe trains on."""
     from polarvit.data.errors import DataError
     from polarvit.data.packed import PackedDataset
-    from polarvit.data.splits import stratified_split
     from polarvit.data.twins import find_twins
+    from polarvit.training.sets import trained_and_held
 
     data = recipe.data
     if not (Path(data.path) / "meta.json").is_file():
@@ -27,10 +27,9 @@ def twins_of(recipe: Recipe, split: str) -> Twins:
     if split == data.train:
         raise DataError(f"{data.path}: '{split}' is what was trained on; --twins needs another --split")
     ours, others = (PackedDataset.open(data.path, name) for name in (split, data.train))
-    if not data.holdout:
-        return find_twins(ours.images, others.images)
-    rows, _ = stratified_split(others.labels, data.holdout, 0)
-    found = find_twins(ours.images, others.images[rows])
+    rows, _ = trained_and_held(recipe, others)
+    known = others.images if len(rows) == len(others) else others.images[rows]  # whole, it stays on the disk
+    found = find_twins(ours.images, known)
     return found._replace(place=rows[found.place])
 
 

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from polarvit.data.augment.pipeline import Augmenter
@@ -70,9 +71,16 @@ def divided(recipe: Recipe, device: torch.device) -> tuple[ImageDataset, ImageDa
         raise DataError(f"{path}: data.holdout needs a folder of `polarvit data prepare`")
     if whole.masked:
         raise DataError(f"{whole.name}: data.holdout is for images with labels; prepare masks with splits of their own")
-    parts = zip(stratified_split(whole.labels, recipe.data.holdout, 0), ("rest", "held out"), strict=True)
+    parts = zip(trained_and_held(recipe, whole), ("rest", "held out"), strict=True)
     rest, held = (whole.part(rows, name) for rows, name in parts)
     return (rest.to(device), held.to(device)) if recipe.data.resident else (rest, held)
+
+
+def trained_and_held(recipe: Recipe, whole: PackedDataset) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the images that a recipe trains on, and of those that it holds out: the same for every seed."""
+    if not recipe.data.holdout:
+        return np.arange(len(whole)), np.arange(0)
+    return stratified_split(whole.labels, recipe.data.holdout, 0)
 
 
 def image_size(recipe: Recipe) -> int:

@@ -78,8 +78,9 @@ def test_float32_gradients_are_as_good_as_their_terms(radius: float) -> None:
         loss = sum((a * b.to(dtype)).sum() for a, b in zip(out, ways, strict=True))
         parts = torch.autograd.grad(loss, [*own, *made.parameters()])
         found.append([part.double() for part in (parts[0], tangential(own, parts[1]), *parts[2:])])
-    for one, two in zip(*found, strict=True):
-        assert (one - two).norm() < 3e-6 * two.norm() + 3e-6
+    worst = max(float((one - two).norm() / (1 + two.norm())) for one, two in zip(*found, strict=True))
+    print(f"radius {radius:g}: worst gradient off by {worst:.1e} of its size")
+    assert worst < 3e-6
 
 
 def test_several_images_are_joined_pixel_by_pixel_first() -> None:
