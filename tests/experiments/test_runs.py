@@ -64,6 +64,20 @@ def test_what_is_set_by_hand_holds_in_a_quick_look_too(settings: Settings) -> No
         runs.resolved(ROWS[0], 0, replace(settings, data="data/cifar100"))
 
 
+def test_seeds_count_from_that_of_the_recipe(settings: Settings) -> None:
+    row = Row("second", "a second cycle", "cifar100_polar_vit_tiny_second")
+    own = load(row.recipe).train.seed
+    assert own > 0, "a second cycle must not see the draws of the first again"
+    found = [runs.resolved(row, seed, replace(settings, quick=False, data=None)).train.seed for seed in (0, 1)]
+    assert found == [own, own + 1]
+
+
+def test_a_toy_run_begins_without_weights() -> None:
+    row = Row("second", "a second cycle", "cifar100_polar_vit_tiny_second")
+    assert load(row.recipe).model.pretrained
+    assert runs.resolved(row, 0, Settings(quick=True)).model.pretrained is None
+
+
 def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = settings.runs / "table" / "2-steps-toy" / "first" / "seed-0"
     folder.mkdir(parents=True)

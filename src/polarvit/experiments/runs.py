@@ -231,7 +231,10 @@ def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:
 
 
 def resolved(row: Row, seed: int, settings: Settings) -> Recipe:
-    """The row's recipe for one seed: so many steps, with warm-up and intervals in proportion; on digits if `quick`."""
+    """The row's recipe for one seed: so many steps, with warm-up and intervals in proportion; on digits if `quick`.
+
+    Seeds count from the recipe's own: one that goes on from trained weights has to see other draws than they did.
+    """
     recipe = load(row.recipe, [*row.overrides, *settings.sets])
     if settings.quick and settings.data is not None:
         raise SettingsError("--data: with --quick narrow models train on toy data; leave one of the two out")
@@ -241,7 +244,7 @@ def resolved(row: Row, seed: int, settings: Settings) -> Recipe:
         recipe = replace(recipe, data=replace(recipe.data, path=settings.data))
     if settings.steps is not None or settings.quick:
         recipe = shortened(recipe, settings.steps or TOY_STEPS)
-    return replace(recipe, train=replace(recipe.train, seed=seed))
+    return replace(recipe, train=replace(recipe.train, seed=recipe.train.seed + seed))
 
 
 def shortened(recipe: Recipe, steps: int) -> Recipe:
@@ -267,7 +270,7 @@ def toy(recipe: Recipe, sets: Sequence[str] = ()) -> Recipe:
     What was set by hand (`sets`) holds there too; `recipe` already has what was set of the model.
     """
     base, options = ("discs_unet", TOY_MASKS) if recipe.task == "segmentation" else ("digits", TOY)
-    model = replace(recipe.model, options={**recipe.model.options, **options})
+    model = replace(recipe.model, options={**recipe.model.options, **options}, pretrained=None)
     own = [each for each in sets if not each.startswith("model.")]
     return replace(load(base, own), title=f"{recipe.title} (toy size)", model=model)
 
