@@ -71,15 +71,21 @@ def test_the_module_runs_as_the_command_does(module: str) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, f"polarvit {__version__}")
 
 
-@pytest.mark.parametrize(("set_by_user", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_wait_asleep_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, set_by_user: str | None, expected: str
+@pytest.mark.parametrize(
+    ("set_by_user", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "5"}, "5"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+    ids=["nothing", "turns", "policy"],
+)
+def test_threads_wait_a_little_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, set_by_user: dict[str, str], expected: str | None
 ) -> None:
     """It must be said before torch is loaded, which no command has done when it starts."""
-    monkeypatch.setenv("OMP_WAIT_POLICY", set_by_user or "")
-    if set_by_user is None:
-        monkeypatch.delenv("OMP_WAIT_POLICY")
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # what is set inside is taken back at the end
+        monkeypatch.delenv(name)
+    for name, value in set_by_user.items():
+        monkeypatch.setenv(name, value)
     seen = []
-    monkeypatch.setattr("polarvit.cli.app", lambda **_: seen.append(os.environ["OMP_WAIT_POLICY"]))
+    monkeypatch.setattr("polarvit.cli.app", lambda **_: seen.append(os.environ.get("GOMP_SPINCOUNT")))
     main()
     assert seen == [expected]

@@ -59,7 +59,9 @@ for _group in GROUPS:
 
 def main() -> None:
     """Entry point of the console script."""
-    # PyTorch's threads wait for each other in a loop. Where another process has a core, that takes forty times as long
-    # as sleeping does; where none has, sleeping costs small models a quarter (docs/training.md). torch reads it.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # PyTorch's threads wait for each other in a loop, for about a millisecond. Where other processes have the cores, that
+    # takes many times as long as sleeping does; where none has, sleeping at once takes four times as long as waiting
+    # does (docs/training.md). A thousand turns, some microseconds, cost little in both. libgomp reads it with torch.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app(prog_name="polarvit")
