@@ -59,7 +59,7 @@ for _group in GROUPS:
 
 def main() -> None:
     """Entry point of the console script."""
-    # PyTorch's threads wait for each other in a loop, for about a millisecond. Where other processes have the cores, that
+    # PyTorch's threads wait for each other in a loop, about a millisecond. Where other processes have the cores, that
     # takes many times as long as sleeping does; where none has, sleeping at once takes four times as long as waiting
     # does (docs/training.md). A thousand turns, some microseconds, cost little in both. libgomp reads it with torch.
     if "OMP_WAIT_POLICY" not in os.environ:
