@@ -1,4 +1,4 @@
-"""Tables for the terminal, one look for all commands."""
+"""Tables and bars for the terminal, one look for all commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import track
 from rich.table import Table
 
 MINIMUM_WIDTH = 118
@@ -16,6 +17,12 @@ def console() -> Console:
     """A console wide enough for our tables when the output is not a terminal."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=MINIMUM_WIDTH)
+
+
+def with_bar(batches: range) -> Iterable[int]:
+    """The batches, with a bar on a terminal's standard error while they last."""
+    shown = Console(stderr=True)
+    return track(batches, "evaluating", console=shown, transient=True, disable=not shown.is_terminal)
 
 
 def number(value: float | None) -> str:

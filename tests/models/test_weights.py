@@ -288,6 +288,14 @@ def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
         load_pretrained("polar_vit_tiny.more")
 
 
+def test_a_bare_name_with_several_weights_of_one_data_set_means_those_of_the_papers_recipe() -> None:
+    for name, tag in weights.MEANT.items():
+        own = [each for each in list_pretrained() if each.partition(".")[0] == name]
+        assert tag in own
+        assert len(own) > 1, f"{name} has only {own}: nothing to choose"
+        assert weights.packaged_tag(name) == tag
+
+
 def test_every_packaged_tag_has_its_files() -> None:
     for tag in list_pretrained():
         model = load_pretrained(tag)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,7 +77,7 @@ def evaluate(
     from polarvit.cli.by_image import apart, twins_of, write_lines
     from polarvit.cli.masks import image_names, overlay_files, score_row, write_overlays
     from polarvit.cli.trained import find_model
-    from polarvit.tables import console, table
+    from polarvit.tables import console, table, with_bar
     from polarvit.training import MaskScores
     from polarvit.training.distributed import place
     from polarvit.training.sets import open_split
@@ -126,15 +125,6 @@ def evaluate(
     told_of = [(name, score_row(x) if isinstance(x, MaskScores) else accuracy_row(x)) for name, x in found.items()]
     columns = told_of[0][1][0]
     console().print(table(trained.weights, ["", *columns], [[name, *cells] for name, (_, cells) in told_of]))
-
-
-def with_bar(batches: range) -> Iterable[int]:
-    """The batches, with a bar on a terminal's standard error while they last."""
-    from rich.console import Console
-    from rich.progress import track
-
-    shown = Console(stderr=True)
-    return track(batches, "evaluating", console=shown, transient=True, disable=not shown.is_terminal)
 
 
 def accuracy_row(scores: Scores) -> tuple[list[str], list[str]]:

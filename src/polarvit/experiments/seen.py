@@ -20,6 +20,7 @@ from polarvit.data.sampler import SequentialPlan
 from polarvit.experiments.report.collect import Seen
 from polarvit.geometry import PolarPoint
 from polarvit.models import PolarViT, VisionModel
+from polarvit.tables import with_bar
 from polarvit.training.evaluate import outputs
 from polarvit.training.recipe import Data, Model, Recipe
 from polarvit.training.sets import open_split
@@ -72,7 +73,7 @@ def see(model: VisionModel, images: Images, device: torch.device, *, noise: floa
     dtype = next(model.parameters()).dtype
     mean, std = (torch.tensor(model.default_cfg[key]).view(3, 1, 1) for key in ("mean", "std"))
     probabilities, features, polar = [], [], False
-    for start in range(0, count, batch):
+    for start in with_bar(range(0, count, batch)):
         x = images.pixels[start : start + batch]
         if noise:
             x = (x + noise * grain(range(start, start + len(x)), x.shape[1:], seed)).clamp(0, 1)

@@ -140,13 +140,19 @@ def written(
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
         f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. "
-        f"The weights are {kept(recipe, run)}. All settings stand below."
+        f"{begun(recipe)}The weights are {kept(recipe, run)}. All settings stand below."
     )
     results = f"{results}\n\n## Limits\n\n{limits}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
     text = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
     text = text.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
     settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
     return f"{text}\n## Recipe\n\n```yaml\n{settings}```\n"
+
+
+def begun(recipe: Recipe) -> str:
+    """What training started from, if not from nothing."""
+    start = portable(recipe).model.pretrained
+    return f"Training started from the weights `{start}`. " if start else ""
 
 
 def kept(recipe: Recipe, run: dict[str, Any]) -> str:

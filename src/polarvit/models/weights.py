@@ -35,6 +35,8 @@ FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 PACKAGED = Path(__file__).parent / "pretrained"
 """Folders named by tag, and `index.json`: tag -> sha256 of its `model.safetensors`."""
+MEANT = {"polar_vit_tiny": "polar_vit_tiny.cifar100"}
+"""The tag that a bare architecture means where it has several of one data set: that of the paper's recipe."""
 
 ADAPTABLE = ("img_size", "num_classes", "dropout", "drop_path", "drop_path_schedule", "momentum", "implementation")
 """Config fields that may differ from those the weights were trained with; the others are the network they belong to,"""
@@ -105,7 +107,7 @@ def load_pretrained(
 
     `overrides` are config fields, of which `ADAPTABLE` may differ from the stored ones. Another `num_classes` leaves
     the stored classifier out and says so; another `img_size` resizes a learned position table. A bare architecture
-    means its only packaged tag, and says so.
+    means its only packaged tag, or the first of several of one data set, and says which it took.
     """
     from polarvit.models.registry import model_class
 
@@ -186,10 +188,12 @@ def list_pretrained() -> list[str]:
 
 
 def packaged_tag(name: str) -> str | None:
-    """The packaged tag that `name` means; a bare architecture means its only tag."""
+    """The packaged tag that `name` means; a bare architecture means its only tag, or the one named in `MEANT`."""
     tags = list_pretrained()
     if name in tags:
         return name
+    if MEANT.get(name) in tags:
+        return MEANT[name]
     own = [tag for tag in tags if tag.partition(".")[0] == name]
     if len(own) > 1:
         raise WeightsError(f"'{name}' has several weights, say which: {', '.join(own)}")
