@@ -37,7 +37,14 @@ def precision(out: Out = Path("results"), quick: Quick = False, seed: Seed = 0) 
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Name of an experiment; see --list.", show_default=False)] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Name of an experiment, see --list; of several, if all train models.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     listing: Annotated[
         bool,
         typer.Option(
@@ -85,7 +92,8 @@ def reproduce(
     """Run one experiment of the paper and print ours beside the paper's numbers.
 
     Tables of trained models take any number of steps and seeds, and go on where
-    they were interrupted: a finished run is not run again.
+    they were interrupted: a finished run is not run again. Several names are
+    one queue of runs, and what their tables share is run once.
 
     \b
     polarvit reproduce --list
@@ -93,12 +101,13 @@ def reproduce(
     polarvit reproduce ablation --quick
     polarvit reproduce ablation --steps 11710 --seeds 3
     polarvit reproduce cifar100 --seeds 0,1,2 --side-by-side 3
+    polarvit reproduce ablation position --steps 11710 --side-by-side 4
     """
+    for name in names or ():
+        check_name(name)
     if listing:
-        if name is not None and name not in EXPERIMENTS:
-            raise typer.BadParameter(f"no experiment '{name}'; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
-        list_experiments(out, name)
-    elif name is None:
+        list_experiments(out, names)
+    elif not names:
         raise typer.BadParameter(f"missing; one of {', '.join(EXPERIMENTS)}", param_hint="NAME")
     else:
         check_device(device)
@@ -120,14 +129,24 @@ def reproduce(
             weights=tuple(weights or ()),
             images=images,
         )
-        check_told(name, told)
-        run_experiment(name, told)
+        for name in names:
+            check_told(name, told)
+        if len(names) == 1:
+            run_experiment(names[0], told)
+        else:
+            run_together(list(dict.fromkeys(names)), told)
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no experiment, with the nearest that is."""
+    if name not in EXPERIMENTS:
+        close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.6)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(EXPERIMENTS)}"
+        raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
 
 
 def check_told(name: str, told: Settings) -> None:
     """Refuse options that the experiment does not look at: nobody should believe they had an effect."""
-    if name not in EXPERIMENTS:
-        return
     plain = Settings()
     for field, option in OPTIONS.items():
         if getattr(told, field) != getattr(plain, field) and field.replace("seed_list", "seeds") not in (
@@ -150,15 +169,15 @@ def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
     return 1, tuple(dict.fromkeys(map(int, parts)))
 
 
-def list_experiments(results: Path, name: str | None = None) -> None:
-    """Every table and figure of the paper, or one: its command, the paper's values, ours, or what a run would take."""
+def list_experiments(results: Path, names: list[str] | None = None) -> None:
+    """Every table and figure of the paper, or some: the command, the paper's values, ours, or what a run would take."""
     from rich.markup import escape
 
     from polarvit.experiments import listing
     from polarvit.tables import console, table
 
     out = console()
-    for experiment in EXPERIMENTS.values() if name is None else (EXPERIMENTS[name],):
+    for experiment in (EXPERIMENTS[name] for name in names or EXPERIMENTS):
         out.print(f"[bold]{experiment.name}[/bold]  {escape(experiment.reproduces)}", soft_wrap=True)
         for line in (experiment.title, *listing.head(experiment, results)):
             out.print(escape(f"  {line}"), soft_wrap=True)
@@ -172,12 +191,24 @@ def list_experiments(results: Path, name: str | None = None) -> None:
 
 
 def run_experiment(name: str, settings: Settings) -> None:
-    """Run an experiment; exit 1 if one of its own claims does not hold, 2 if there is none of that name."""
-    if name not in EXPERIMENTS:
-        close = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.6)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(EXPERIMENTS)}"
-        raise typer.BadParameter(f"no experiment '{name}'; {hint}", param_hint="NAME")
-    failures = EXPERIMENTS[name].run(settings)
+    """Run an experiment; exit 1 if one of its own claims does not hold."""
+    tell(EXPERIMENTS[name].run(settings))
+
+
+def run_together(names: list[str], settings: Settings) -> None:
+    """Run several tables of trained models as one queue; exit 1 if a claim of one does not hold."""
+    from polarvit.experiments.together import together
+
+    for name in names:
+        if not {"runs", "side_by_side"} <= EXPERIMENTS[name].takes:
+            trained = [each for each, one in EXPERIMENTS.items() if {"runs", "side_by_side"} <= one.takes]
+            text = f"'{name}' is no table of training runs, run it alone; together go {', '.join(trained)}"
+            raise typer.BadParameter(text, param_hint="NAME")
+    tell(together(names, settings))
+
+
+def tell(failures: list[str]) -> None:
+    """Say which claims do not hold, and exit 1 if there are any."""
     for failure in failures:
         typer.secho(f"does not hold: {failure}", err=True, fg=typer.colors.RED)
     if failures:

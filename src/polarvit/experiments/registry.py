@@ -15,8 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polarvit.provenance import commit, without_paths
+
+if TYPE_CHECKING:
+    from polarvit.experiments.together import Queue
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Settings:
     """How many test images such an experiment looks at; None: all."""
     experiment: str = ""
     """Its name, for a module that is the home of several."""
+    queue: Queue | None = None
+    """Where tables that are made together put their runs."""
 
     def file(self, name: str, ending: str = "json") -> Path:
         """Where an experiment writes what it found; a quick look never overwrites a real result."""

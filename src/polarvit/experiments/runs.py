@@ -15,7 +15,8 @@ number is finished too, and says so in diverged.json. Rows of several tables tha
 (`Row.run`, `Row.folder`, `folder`) and train once. With `records` every finished run is kept there too, compact
 (`polarvit.experiments.run_records`), and what is kept there need not be run again.
 
-Runs follow each other in this process, or go side by side in processes of their own.
+Runs follow each other in this process, or go side by side in processes of their own, those of several tables in one
+queue (`polarvit.experiments.together`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.same_run import RECIPE, same_if_begun, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
+from polarvit.experiments.together import Planned
 from polarvit.files import put_text
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
@@ -165,16 +167,22 @@ def study(
         for row in chosen(rows, settings.only)
         if (row.name, seed) not in known
     ]
+    queue = settings.queue
+    if queue is not None and not queue.closed:
+        queue.add(jobs_of(home, todo, settings))
+        raise Planned
     asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
-    if asked > len(todo):
+    if queue is None and asked > len(todo):
         where = f"{settings.file(name).parent} or {settings.runs}"
         say(
             f"{asked - len(todo)} of {asked} runs are finished ({where}) and are not run again; "
             "--out and --runs with new folders begin anew"
         )
     jobs: list[Job] = []
-    if settings.side_by_side > 1 or settings.minutes is not None:
-        jobs = run_together(home, todo, settings, say)
+    if queue is not None:
+        todo = []  # what could be run was
+    elif settings.side_by_side > 1 or settings.minutes is not None:
+        jobs = make([job for _, job in jobs_of(home, todo, settings)], settings, say)
     else:
         for count, (seed, row) in enumerate(todo, 1):
             recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
@@ -186,8 +194,8 @@ def study(
     (show or show_rows)(title, rows, results, settings, note)
     if show is None and (changed or not settings.file(name, "png").is_file()):
         picture(name, title, rows, results, settings)
-    if left := [job.name for job in jobs if job.state in ("stopped", "waiting")]:
-        raise Unfinished(f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}")
+    if left := Unfinished.of(jobs):
+        raise left
     return [f"{job.name}: {job.why()}" for job in jobs if job.state == "dead"] + [
         f"{result.row.label}: seed {result.seed} diverged ({result.diverged})"
         for result in results
@@ -203,22 +211,25 @@ def at_length(name: str, rows: Sequence[Row], settings: Settings, records: Path 
     return replace(settings, out=(records or settings.out / name) / f"{lengths[0]}-steps")
 
 
-def run_together(
-    name: str, todo: Sequence[tuple[int, Row]], settings: Settings, say: Callable[[str], None]
-) -> list[Job]:
-    """Run these in workers, several at a time; each job says how it stands."""
+def jobs_of(name: str, todo: Sequence[tuple[int, Row]], settings: Settings) -> list[tuple[int, Job]]:
+    """Seed and job of each of these runs, its recipe in its folder."""
     jobs = []
     for seed, row in todo:
         recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
         same_if_begun(recipe, folder)
         folder.mkdir(parents=True, exist_ok=True)
         put_text(folder / RECIPE, dump(recipe))
-        jobs.append(Job(f"{row.name}, seed {seed}", folder, recipe.train.steps))
+        jobs.append((seed, Job(f"{row.name}, seed {seed}", folder, recipe.train.steps)))
+    return jobs
+
+
+def make(jobs: Sequence[Job], settings: Settings, say: Callable[[str], None] = print) -> list[Job]:
+    """Run these in workers, several at a time; each says how it stands."""
     side_by_side(jobs, settings.side_by_side, device=settings.device, minutes=settings.minutes, say=say)
     for job in jobs:
         if job.state == "stopped" and (job.folder / METRICS).is_file():
             job.state = "finished"  # the signal came after its last file
-    return jobs
+    return list(jobs)
 
 
 def chosen(rows: Sequence[Row], only: Sequence[str]) -> list[Row]:

@@ -40,6 +40,13 @@ LOOK, TELL, GRACE = 1.0, 60.0, 120.0
 class Unfinished(Exception):
     """Runs that were stopped and saved; the same command continues them."""
 
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> Unfinished | None:
+        """What is left of these, if anything is."""
+        left = [job.name for job in jobs if job.state in ("stopped", "waiting")]
+        many = f"{len(left)} runs are not finished, the same command continues them: {'; '.join(left)}"
+        return cls(many) if left else None
+
 
 @dataclass
 class Job:
