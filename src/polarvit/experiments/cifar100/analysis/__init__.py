@@ -7,6 +7,7 @@ is chosen by what comes out.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,9 +73,11 @@ def run(settings: Settings) -> list[str]:
 
 
 def stem_of(settings: Settings) -> str:
-    """Of the files: a look at some images leaves those of all alone."""
+    """Of the files: a look at some images, or at other weights, leaves those of all and of the packaged ones alone."""
     some = "" if settings.images is None else f"-{settings.images}-images"
-    return "analysis-quick" if settings.quick else f"analysis{some}"
+    named = "-and-".join(re.sub(r"[^\w.-]", "-", spot(name)) for name in settings.weights)
+    of = f"-of-{named}" if named else ""
+    return f"analysis{of}-quick" if settings.quick else f"analysis{of}{some}"
 
 
 def command(settings: Settings) -> str:
