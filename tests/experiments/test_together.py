@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import call, done, flat
 
-from polarvit.cli import app
-from polarvit.experiments import Settings, runs
+from polarvit.experiments import EXPERIMENTS, Settings, runs
 from polarvit.experiments.side_by_side import Job, Unfinished
-from polarvit.experiments.together import together
+from polarvit.experiments.together import Planned, Queue, together
+from polarvit.training import SettingsError
 
 TABLES = ["position", "hexformer-defect", "ablation"]
 SHARED = {"none", "polar_vit_tiny", "boost"}
@@ -32,16 +33,21 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Job], str]], 
 
     def install(state: Callable[[Job], str]) -> list[tuple[list[Path], int]]:
         calls: list[tuple[list[Path], int]] = []
+        origin = {"date": "", "machine": {}}
 
         def work(jobs: list[Job], at_once: int, **_: object) -> None:
             calls.append(([job.folder for job in jobs], at_once))
             for job in jobs:
                 job.state = state(job)
-                if job.state == "finished":
+                if job.state in ("finished", "diverged"):
                     facts = {"config": {"calibration": "weights"}, "product_precision": "fp32"}
                     (job.folder / "environment.json").write_text(json.dumps(facts))
-                    found = {"scores": {"top1": 10.0}, "date": "", "machine": {}, "seconds": 1}
+                if job.state == "finished":
+                    found = {"scores": {"top1": 10.0}, **origin, "seconds": 1}
                     (job.folder / "metrics.json").write_text(json.dumps(found))
+                if job.state == "diverged":
+                    (job.folder / "diverged.json").write_text(json.dumps({"diverged": "no number", **origin}))
+                    job.state = "finished"
 
         monkeypatch.setattr(runs, "side_by_side", work)
         return calls
@@ -81,15 +87,70 @@ def test_runs_that_are_left_are_named_after_the_tables_of_the_others(settings: S
 def test_a_run_that_died_is_a_failure(settings: Settings, worked) -> None:
     worked(lambda job: "dead" if job.folder.parent.name == "rotary" else "finished")
     told = replace(settings, seeds=1)
-    (settings.runs / "cifar100" / "2-steps-toy" / "rotary" / "seed-0").mkdir(parents=True)
-    (settings.runs / "cifar100" / "2-steps-toy" / "rotary" / "seed-0" / "worker.log").write_text("out of memory\n")
-    assert together(["position", "hexformer-defect"], told) == [
-        f"rotary, seed 0: ended with None; {settings.runs}/cifar100/2-steps-toy/rotary/seed-0/worker.log ends with: "
-        "out of memory"
-    ]
+    log = settings.runs / "cifar100" / "2-steps-toy" / "rotary" / "seed-0" / "worker.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("out of memory\n")
+    why = f"ended with None; {log} ends with: out of memory"
+    assert together(["position", "hexformer-defect"], told) == [f"position rotary, seed 0: {why}"]
 
 
-def test_only_tables_of_training_runs_go_together() -> None:
-    result = CliRunner().invoke(app, ["reproduce", "ablation", "precision"])
+def test_a_shared_run_that_diverged_is_told_by_every_table(settings: Settings, worked) -> None:
+    worked(lambda job: "diverged" if job.folder.parent.name == "none" else "finished")
+    told = replace(settings, seeds=1)
+    failures = together(["position", "ablation"], told)
+    assert [each.partition(":")[0] for each in failures] == ["position", "ablation"]
+    assert all("seed 0 diverged (no number)" in each for each in failures)
+
+
+def test_every_table_takes_the_rows_it_has(settings: Settings, worked) -> None:
+    calls = worked(lambda _: "finished")
+    told = replace(settings, seeds=1, only=("none", "sound"))
+    assert together(["position", "ablation", "hexformer-defect"], told) == []
+    assert [folder.parent.name for folder in calls[0][0]] == ["none", "hexformer_tiny"]
+    assert not list(settings.out.glob("ablation*"))
+    with pytest.raises(SettingsError, match="neither position nor ablation has a row 'clamped'"):
+        together(["position", "ablation"], replace(told, only=("clamped",)))
+
+
+def test_seeds_run_in_the_order_asked_for(settings: Settings, worked) -> None:
+    calls = worked(lambda _: "finished")
+    together(["position", "hexformer-defect"], replace(settings, seed_list=(5, 2)))
+    assert [folder.name for folder in calls[0][0]] == ["seed-5"] * 9 + ["seed-2"] * 9
+
+
+def test_records_of_segmentation_are_shown_once(
+    settings: Settings, worked, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    worked(lambda _: "finished")
+    told = replace(settings, quick=False, seeds=1, steps=None, data=str(tmp_path / "nothing"))
+    shutil.copytree(Path(__file__).parents[2] / "results" / "segmentation", settings.out / "segmentation")
+    with pytest.raises(Planned):
+        EXPERIMENTS["segmentation"].run(replace(told, queue=Queue()))
+    assert "No set is prepared here" not in capsys.readouterr().out
+    assert EXPERIMENTS["segmentation"].run(replace(told, queue=Queue(closed=True))) == []
+    assert "No set is prepared here" in flat(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ablation", "precision"], "'precision' is no table of training runs"),
+        (["ablation", "posision"], "did you mean 'position'?"),
+        (["precision", "precision", "--steps", "3"], "--steps: 'precision' has no use for it"),
+    ],
+    ids=["measurement", "misspelt", "twice"],
+)
+def test_what_does_not_go_together_is_refused(words: list[str], message: str) -> None:
+    result = call("reproduce", *words)
     assert result.exit_code == 2
-    assert "'precision' is no table of training runs" in " ".join(result.stderr.replace("│", " ").split())
+    assert message in flat(result.stderr)
+
+
+@pytest.mark.slow
+def test_two_tables_with_real_workers(tmp_path: Path) -> None:
+    words = ["position", "hexformer-defect", "--quick", "--steps", "1", "--device", "cpu", "--side-by-side", "2"]
+    only = ["--only", "none", "--only", "sound", "--out", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    printed = done("reproduce", *words, *only)
+    assert "position, hexformer-defect: 2 runs are missing" in flat(printed)
+    assert (tmp_path / "runs" / "cifar100" / "1-steps-toy" / "hexformer_tiny" / "seed-0" / "metrics.json").is_file()
+    assert printed.count("finished") >= 2

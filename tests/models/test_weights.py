@@ -289,6 +289,7 @@ def test_packaged_tags_are_verified(saved, tmp_path, monkeypatch) -> None:
 
 
 def test_a_bare_name_with_several_weights_of_one_data_set_means_those_of_the_papers_recipe() -> None:
+    assert weights.MEANT
     for name, tag in weights.MEANT.items():
         own = [each for each in list_pretrained() if each.partition(".")[0] == name]
         assert tag in own

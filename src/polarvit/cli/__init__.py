@@ -59,9 +59,10 @@ for _group in GROUPS:
 
 def main() -> None:
     """Entry point of the console script."""
-    # PyTorch's threads wait for each other in a loop, about a millisecond. Where other processes have the cores, that
-    # takes many times as long as sleeping does; where none has, sleeping at once takes four times as long as waiting
-    # does (docs/training.md). A thousand turns, some microseconds, cost little in both. libgomp reads it with torch.
+    # PyTorch's threads wait for each other in a loop, some milliseconds. Where other processes have the cores, that
+    # takes up to twenty times as long as sleeping does; where none has, sleeping at once makes a compiled model take
+    # four times as long (docs/training.md). A thousand turns, some microseconds, cost little in both cases. libgomp
+    # reads it when torch is loaded.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app(prog_name="polarvit")

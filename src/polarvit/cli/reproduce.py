@@ -103,7 +103,8 @@ def reproduce(
     polarvit reproduce cifar100 --seeds 0,1,2 --side-by-side 3
     polarvit reproduce ablation position --steps 11710 --side-by-side 4
     """
-    for name in names or ():
+    names = list(dict.fromkeys(names or ()))
+    for name in names:
         check_name(name)
     if listing:
         list_experiments(out, names)
@@ -134,7 +135,7 @@ def reproduce(
         if len(names) == 1:
             run_experiment(names[0], told)
         else:
-            run_together(list(dict.fromkeys(names)), told)
+            run_together(names, told)
 
 
 def check_name(name: str) -> None:

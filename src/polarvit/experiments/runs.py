@@ -16,7 +16,7 @@ number is finished too, and says so in diverged.json. Rows of several tables tha
 (`polarvit.experiments.run_records`), and what is kept there need not be run again.
 
 Runs follow each other in this process, or go side by side in processes of their own, those of several tables in one
-queue (`polarvit.experiments.together`).
+queue (`polarvit.experiments.together`); tables and records are then written at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from typing import Any
 from polarvit.experiments.registry import Settings
 from polarvit.experiments.same_run import RECIPE, same_if_begun, same_recipe
 from polarvit.experiments.side_by_side import Job, Unfinished, side_by_side
-from polarvit.experiments.together import Planned
 from polarvit.files import put_text
 from polarvit.provenance import provenance, write_json
 from polarvit.training import Recipe, SettingsError, load, train
@@ -167,19 +166,17 @@ def study(
         for row in chosen(rows, settings.only)
         if (row.name, seed) not in known
     ]
-    queue = settings.queue
-    if queue is not None and not queue.closed:
-        queue.add(jobs_of(home, todo, settings))
-        raise Planned
+    if settings.queue is not None:
+        settings.queue.take(lambda: jobs_of(home, todo, settings))
     asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
-    if queue is None and asked > len(todo):
+    if settings.queue is None and asked > len(todo):
         where = f"{settings.file(name).parent} or {settings.runs}"
         say(
             f"{asked - len(todo)} of {asked} runs are finished ({where}) and are not run again; "
             "--out and --runs with new folders begin anew"
         )
     jobs: list[Job] = []
-    if queue is not None:
+    if settings.queue is not None:
         todo = []  # what could be run was
     elif settings.side_by_side > 1 or settings.minutes is not None:
         jobs = make([job for _, job in jobs_of(home, todo, settings)], settings, say)
@@ -278,9 +275,12 @@ def shortened(recipe: Recipe, steps: int) -> Recipe:
 def toy(recipe: Recipe, sets: Sequence[str] = ()) -> Recipe:
     """The recipe's model, narrow, with data, optimizer and loop of the recipe `digits` (or `discs`): shows it runs.
 
-    What was set by hand (`sets`) holds there too; `recipe` already has what was set of the model.
+    What was set by hand (`sets`) holds there too; `recipe` already has what was set of the model. No weights to start
+    from would fit.
     """
     base, options = ("discs_unet", TOY_MASKS) if recipe.task == "segmentation" else ("digits", TOY)
+    if any(each.startswith("model.pretrained=") for each in sets):
+        raise SettingsError("--set model.pretrained: with --quick narrow models train; leave one of the two out")
     model = replace(recipe.model, options={**recipe.model.options, **options}, pretrained=None)
     own = [each for each in sets if not each.startswith("model.")]
     return replace(load(base, own), title=f"{recipe.title} (toy size)", model=model)

@@ -7,7 +7,7 @@ the GPU to the last run of each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,15 +31,13 @@ class Queue:
     closed: bool = False
     """Whether they were made: tables are then written from what is finished."""
 
-    def add(self, wanted: Sequence[tuple[int, Job]]) -> None:
-        """Add the runs of a table that no other has asked for."""
+    def take(self, wanted: Callable[[], Sequence[tuple[int, Job]]]) -> None:
+        """Add the runs of a table that no other has asked for, and stop it there; nothing once they were made."""
+        if self.closed:
+            return
         known = {job.folder for _, job in self.wanted}
-        self.wanted += [(seed, job) for seed, job in wanted if job.folder not in known]
-
-    @property
-    def jobs(self) -> list[Job]:
-        """All of them, first seeds first."""
-        return [job for _, job in sorted(self.wanted, key=lambda pair: pair[0])]
+        self.wanted += [(seed, job) for seed, job in wanted() if job.folder not in known]
+        raise Planned
 
 
 def together(names: Sequence[str], settings: Settings) -> list[str]:
@@ -48,14 +46,33 @@ def together(names: Sequence[str], settings: Settings) -> list[str]:
     from polarvit.experiments.side_by_side import Unfinished
 
     queue = Queue()
-    for name in names:
+    tables = {name: replace(told, queue=queue) for name, told in each_its_rows(names, settings).items()}
+    for name, told in tables.items():
+        before = len(queue.wanted)
         try:
-            EXPERIMENTS[name].run(replace(settings, queue=queue))
+            EXPERIMENTS[name].run(told)
         except Planned:
-            continue
-    make(queue.jobs, settings)
+            for _, job in queue.wanted[before:]:
+                job.name = f"{name} {job.name}"
+    jobs = [job for _, job in sorted(queue.wanted, key=lambda pair: settings.all_seeds.index(pair[0]))]
+    print(f"{', '.join(tables)}: {len(jobs)} runs are missing; what is finished is not run again")
+    make(jobs, settings)
     queue.closed = True
-    failures = [each for name in names for each in EXPERIMENTS[name].run(replace(settings, queue=queue))]
-    if left := Unfinished.of(queue.jobs):
+    failures = [f"{name}: {each}" for name, told in tables.items() for each in EXPERIMENTS[name].run(told)]
+    if left := Unfinished.of(jobs):
         raise left
-    return failures + [f"{job.name}: {job.why()}" for job in queue.jobs if job.state == "dead"]
+    return failures + [f"{job.name}: {job.why()}" for job in jobs if job.state == "dead"]
+
+
+def each_its_rows(names: Sequence[str], settings: Settings) -> dict[str, Settings]:
+    """Settings of every table, with those of the rows asked for that it has; one that has none is left out."""
+    from polarvit.training import SettingsError
+
+    if not settings.only:
+        return dict.fromkeys(names, settings)
+    keys = {name: {row.key for row in EXPERIMENTS[name].rows} for name in names}
+    for row in settings.only:
+        if not any(row in own for own in keys.values()):
+            raise SettingsError(f"--only: neither {' nor '.join(names)} has a row '{row}'")
+    own = {name: tuple(row for row in settings.only if row in keys[name]) for name in names}
+    return {name: replace(settings, only=rows) for name, rows in own.items() if rows}

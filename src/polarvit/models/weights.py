@@ -107,7 +107,7 @@ def load_pretrained(
 
     `overrides` are config fields, of which `ADAPTABLE` may differ from the stored ones. Another `num_classes` leaves
     the stored classifier out and says so; another `img_size` resizes a learned position table. A bare architecture
-    means its only packaged tag, or the first of several of one data set, and says which it took.
+    means its only packaged tag, or the one of several that `MEANT` names, and says which it took.
     """
     from polarvit.models.registry import model_class
 

@@ -60,7 +60,8 @@ def result(toys: Path) -> dict[str, Any]:
 
 def stem(toys: Path) -> str:
     """Weights that are named do not replace what the packaged ones have."""
-    return f"analysis-of-{toys.name}-polar_vit_tiny-and-{toys.name}-vit_tiny"
+    where = f"{toys.parent.name}-{toys.name}"
+    return f"analysis-of-{where}-polar_vit_tiny-and-{where}-vit_tiny"
 
 
 def test_both_models_get_every_number_and_picture(toys: Path, result: dict[str, Any]) -> None:
@@ -89,7 +90,9 @@ def test_accuracy_is_that_of_eval(toys: Path, result: dict[str, Any]) -> None:
 def test_a_quick_look_takes_few_images_and_does_not_overwrite(toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Settings(toys / "quick", quick=True, data=str(toys / "data"), weights=(str(toys / "vit_tiny"),), images=60)
     assert run(dataclasses.replace(told, device="cpu")) == []
-    record = json.loads((toys / "quick" / "cifar100" / f"analysis-of-{toys.name}-vit_tiny-quick.json").read_text())
+    record = json.loads(
+        (toys / "quick" / "cifar100" / f"analysis-of-{toys.parent.name}-{toys.name}-vit_tiny-quick.json").read_text()
+    )
     assert record["models"]["Euclidean ViT-Tiny"]["images"] == 60
     seen_by = f"--quick --images 60 --weights {toys.name}/vit_tiny"
     assert record["command"] == f"polarvit reproduce cifar100-analysis {seen_by}"

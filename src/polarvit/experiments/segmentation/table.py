@@ -36,6 +36,8 @@ def run(settings: Settings) -> list[str]:
     if not settings.only:
         there = tuple(row.name for row in rows if usual(row, settings))
         if not there and (kept := all_finished(NAME, rows, settings, records)):
+            if settings.queue is not None:
+                settings.queue.take(list)
             show("Medical segmentation", rows, kept, settings, f"No set is prepared here: these are records. {NOTE}")
             return []
         if not there:

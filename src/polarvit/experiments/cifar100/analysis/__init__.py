@@ -75,7 +75,7 @@ def run(settings: Settings) -> list[str]:
 def stem_of(settings: Settings) -> str:
     """Of the files: a look at some images, or at other weights, leaves those of all and of the packaged ones alone."""
     some = "" if settings.images is None else f"-{settings.images}-images"
-    named = "-and-".join(re.sub(r"[^\w.-]", "-", spot(name)) for name in settings.weights)
+    named = "-and-".join(re.sub(r"[^\w.-]", "-", spot(name, 3)) for name in settings.weights)
     of = f"-of-{named}" if named else ""
     return f"analysis{of}-quick" if settings.quick else f"analysis{of}{some}"
 
@@ -107,9 +107,9 @@ def chosen_weights(settings: Settings) -> dict[str, str]:
     return found
 
 
-def spot(name: str) -> str:
+def spot(name: str, parts: int = 2) -> str:
     """Weights by the end of their path, or by tag."""
-    return "/".join(Path(name).parts[-2:]) if Path(name).exists() else name
+    return "/".join(Path(name).parts[-parts:]) if Path(name).exists() else name
 
 
 def title_of(name: str) -> str:
