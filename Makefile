@@ -5,10 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint types format precision clean help
+.PHONY: demo test lint types format precision docs clean help
 
 help:
-	@grep -E '^#  ' Makefile; echo "#   make lint | types | format | precision | clean"
+	@grep -E '^#  ' Makefile; echo "#   make lint | types | format | precision | docs | clean"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'polarvit needs Python 3.11 or newer; run: make PYTHON=python3.12 ...')"
@@ -22,6 +22,9 @@ demo: $(STAMP)
 
 precision: $(STAMP)
 	$(BIN)/polarvit precision
+
+docs: $(STAMP)
+	$(BIN)/python docs/website.py
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
@@ -38,4 +41,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
