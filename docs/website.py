@@ -16,6 +16,8 @@ from enum import Enum
 from importlib import import_module
 from pathlib import Path
 
+from latex2mathml.converter import convert
+
 ROOT = Path(__file__).parent.parent
 COPIES = ROOT / "build" / "website"
 FIRST = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
@@ -28,6 +30,10 @@ ENTRY = (
     "    options:\n      show_root_heading: true\n      show_root_toc_entry: true\n      show_root_full_path: false\n"
 )
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+FORMULA = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|\$(?P<line>[^$\n]+?)\$", re.DOTALL | re.MULTILINE
+)
 
 
 def pages() -> list[Path]:
@@ -52,6 +58,17 @@ def without_folders(page: Path, text: str) -> str:
     return LINK.sub(kept, text)
 
 
+def with_mathml(text: str) -> str:
+    """Formulas between dollars, outside code, as MathML: browsers draw it without a script."""
+
+    def drawn(found: re.Match[str]) -> str:
+        if found["code"]:
+            return found[0]
+        return convert(found["block"] or found["line"], display="block" if found["block"] else "inline")
+
+    return FORMULA.sub(drawn, text)
+
+
 def copy_pages() -> list[Path]:
     """Copy all pages, then what they link to, and what that links to; returns what was copied."""
     waiting, done = pages(), []
@@ -65,7 +82,7 @@ def copy_pages() -> list[Path]:
         if page.suffix == ".md":
             text = (ROOT / page).read_text(encoding="utf-8")
             waiting += linked(page, text)
-            target.write_text(without_folders(page, text), encoding="utf-8")
+            target.write_text(with_mathml(without_folders(page, text)), encoding="utf-8")
         else:
             shutil.copyfile(ROOT / page, target)
     return done

@@ -50,3 +50,12 @@ def test_the_website_builds_without_a_warning(tmp_path: Path) -> None:
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page, "examples are code"
     assert "<blockquote>" not in page, "and not quotes in quotes"
     assert (tmp_path / "results" / "precision.png").is_file()
+
+
+def test_formulas_become_mathml_and_code_stays() -> None:
+    text = "with $a = r/\\sqrt k$ but `$HOME` and\n```sh\necho $a $b\n```\n$$\\cosh d$$"
+    drawn = website.with_mathml(text)
+    assert "`$HOME` and\n```sh\necho $a $b\n```\n" in drawn
+    assert drawn.count("<math") == 2
+    assert drawn.count('display="block"') == 1
+    assert "$" not in drawn.partition("`")[0]
