@@ -39,8 +39,12 @@ def job(folder: Path, *overrides: str, text: str | None = None) -> Job:
 def test_a_dead_worker_is_reported_and_the_others_finish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = [job(tmp_path / "one", "train.steps=2"), job(tmp_path / "broken", text="bogus: 1")]
     said: list[str] = []
+    kept: list[str] = []
+    for each in jobs:
+        each.keep = lambda name=each.name, run=each.folder: kept.append(f"{name} {(run / 'metrics.json').is_file()}")
     side_by_side(jobs, 2, device="cpu", say=said.append)
     assert [each.state for each in jobs] == ["finished", "dead"]
+    assert kept == ["one True"], "what has finished is written down, what died is not"
     assert json.loads((tmp_path / "one" / "metrics.json").read_text())["steps"] == 2
     assert len(said) == 1
     assert said[0].startswith("broken: ended with 1; ")

@@ -21,6 +21,14 @@ SHARED = {"none", "polar_vit_tiny", "boost"}
 """Folders of rows that `position` and `ablation` both have."""
 
 
+def finish(job: Job, found: dict[str, object]) -> None:
+    """What a run leaves in its folder when it has come to its end, in short."""
+    facts = {"config": {"calibration": "weights"}, "product_precision": "fp32"}
+    (job.folder / "environment.json").write_text(json.dumps(facts))
+    file = "diverged.json" if "diverged" in found else "metrics.json"
+    (job.folder / file).write_text(json.dumps({**found, "date": "", "machine": {}}))
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     told = Settings(tmp_path / "results", quick=True, seeds=2, steps=2, runs=tmp_path / "runs", device="cpu")
@@ -33,20 +41,15 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Job], str]], 
 
     def install(state: Callable[[Job], str]) -> list[tuple[list[Path], int]]:
         calls: list[tuple[list[Path], int]] = []
-        origin = {"date": "", "machine": {}}
 
         def work(jobs: list[Job], at_once: int, **_: object) -> None:
             calls.append(([job.folder for job in jobs], at_once))
             for job in jobs:
                 job.state = state(job)
-                if job.state in ("finished", "diverged"):
-                    facts = {"config": {"calibration": "weights"}, "product_precision": "fp32"}
-                    (job.folder / "environment.json").write_text(json.dumps(facts))
                 if job.state == "finished":
-                    found = {"scores": {"top1": 10.0}, **origin, "seconds": 1}
-                    (job.folder / "metrics.json").write_text(json.dumps(found))
+                    finish(job, {"scores": {"top1": 10.0}, "seconds": 1})
                 if job.state == "diverged":
-                    (job.folder / "diverged.json").write_text(json.dumps({"diverged": "no number", **origin}))
+                    finish(job, {"diverged": "no number"})
                     job.state = "finished"
 
         monkeypatch.setattr(runs, "side_by_side", work)
@@ -82,6 +85,20 @@ def test_runs_that_are_left_are_named_after_the_tables_of_the_others(settings: S
         together(["position", "hexformer-defect"], settings)
     table = json.loads((settings.out / "position-quick.json").read_text())
     assert [row["seeds"] for row in table["rows"]] == [1] * 7
+
+
+def test_what_has_finished_is_written_down_before_the_others_end(settings: Settings, monkeypatch) -> None:
+    def break_off(jobs: list[Job], *_: object, **__: object) -> None:
+        finish(jobs[0], {"scores": {"top1": 10.0}, "seconds": 1})
+        assert jobs[0].keep is not None
+        jobs[0].keep()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "side_by_side", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        together(["position", "hexformer-defect"], settings)
+    table = json.loads((settings.out / "position-quick.json").read_text())
+    assert [row["seeds"] for row in table["rows"]] == [1, 0, 0, 0, 0, 0, 0]
 
 
 def test_a_run_that_died_is_a_failure(settings: Settings, worked) -> None:

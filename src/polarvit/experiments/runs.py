@@ -16,7 +16,7 @@ number is finished too, and says so in diverged.json. Rows of several tables tha
 (`polarvit.experiments.run_records`), and what is kept there need not be run again.
 
 Runs follow each other in this process, or go side by side in processes of their own, those of several tables in one
-queue (`polarvit.experiments.together`); tables and records are then written at the end.
+queue (`polarvit.experiments.together`).
 """
 
 from __future__ import annotations
@@ -166,8 +166,12 @@ def study(
         for row in chosen(rows, settings.only)
         if (row.name, seed) not in known
     ]
+
+    def keep() -> bool:
+        return write(name, title, rows, all_finished(home, rows, settings, records), settings)
+
     if settings.queue is not None:
-        settings.queue.take(lambda: jobs_of(home, todo, settings))
+        settings.queue.take(lambda: jobs_of(home, todo, settings, keep))
     asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
     if settings.queue is None and asked > len(todo):
         where = f"{settings.file(name).parent} or {settings.runs}"
@@ -179,15 +183,15 @@ def study(
     if settings.queue is not None:
         todo = []  # what could be run was
     elif settings.side_by_side > 1 or settings.minutes is not None:
-        jobs = make([job for _, job in jobs_of(home, todo, settings)], settings, say)
+        jobs = make([job for _, job in jobs_of(home, todo, settings, keep)], settings, say)
     else:
         for count, (seed, row) in enumerate(todo, 1):
             recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
             say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
             run_one(row, seed, recipe, place_of, settings.device)
-            write(name, title, rows, all_finished(home, rows, settings, records), settings)
+            keep()
     results = all_finished(home, rows, settings, records)
-    changed = write(name, title, rows, results, settings) or bool(todo)
+    changed = write(name, title, rows, results, settings) or bool(todo) or settings.queue is not None
     (show or show_rows)(title, rows, results, settings, note)
     if show is None and (changed or not settings.file(name, "png").is_file()):
         picture(name, title, rows, results, settings)
@@ -208,15 +212,17 @@ def at_length(name: str, rows: Sequence[Row], settings: Settings, records: Path 
     return replace(settings, out=(records or settings.out / name) / f"{lengths[0]}-steps")
 
 
-def jobs_of(name: str, todo: Sequence[tuple[int, Row]], settings: Settings) -> list[tuple[int, Job]]:
-    """Seed and job of each of these runs, its recipe in its folder."""
+def jobs_of(
+    name: str, todo: Sequence[tuple[int, Row]], settings: Settings, keep: Callable[[], object]
+) -> list[tuple[int, Job]]:
+    """Seed and job of each of these runs, its recipe in its folder; `keep` writes down what is finished."""
     jobs = []
     for seed, row in todo:
         recipe, folder = resolved(row, seed, settings), place(name, row, settings) / f"seed-{seed}"
         same_if_begun(recipe, folder)
         folder.mkdir(parents=True, exist_ok=True)
         put_text(folder / RECIPE, dump(recipe))
-        jobs.append((seed, Job(f"{row.name}, seed {seed}", folder, recipe.train.steps)))
+        jobs.append((seed, Job(f"{row.name}, seed {seed}", folder, recipe.train.steps, keep=keep)))
     return jobs
 
 

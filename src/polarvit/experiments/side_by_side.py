@@ -60,6 +60,8 @@ class Job:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     asked: bool = False
     """Whether it was asked to stop."""
+    keep: Callable[[], object] | None = field(default=None, repr=False)
+    """Called when it has finished: what it found is then written down, whatever becomes of the others."""
 
     def why(self) -> str:
         """The last words of a worker that died."""
@@ -218,6 +220,8 @@ def collect(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
                 job.state = "stopped"  # before its first step: it had nothing to save yet
             if job.state == "dead":
                 say(f"{job.name}: {job.why()}")
+            if job.state == "finished" and job.keep is not None:
+                job.keep()
 
 
 def stop(jobs: Sequence[Job]) -> None:
