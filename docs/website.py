@@ -31,8 +31,9 @@ ENTRY = (
 )
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
-FORMULA = re.compile(
-    r"(?P<code>^```.*?^```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|\$(?P<line>[^$\n]+?)\$", re.DOTALL | re.MULTILINE
+NOT_PROSE = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|\$(?P<line>[^$\n]+?)\$|<(?P<tag>[a-zA-Z]\w*,)",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -58,15 +59,17 @@ def without_folders(page: Path, text: str) -> str:
     return LINK.sub(kept, text)
 
 
-def with_mathml(text: str) -> str:
-    """Formulas between dollars, outside code, as MathML: browsers draw it without a script."""
+def for_the_web(text: str) -> str:
+    """Formulas between dollars as MathML, which browsers draw without a script; <x, y> as words, not as a tag."""
 
     def drawn(found: re.Match[str]) -> str:
         if found["code"]:
             return found[0]
+        if found["tag"]:
+            return "&lt;" + found["tag"]
         return convert(found["block"] or found["line"], display="block" if found["block"] else "inline")
 
-    return FORMULA.sub(drawn, text)
+    return NOT_PROSE.sub(drawn, text)
 
 
 def copy_pages() -> list[Path]:
@@ -82,7 +85,7 @@ def copy_pages() -> list[Path]:
         if page.suffix == ".md":
             text = (ROOT / page).read_text(encoding="utf-8")
             waiting += linked(page, text)
-            target.write_text(with_mathml(without_folders(page, text)), encoding="utf-8")
+            target.write_text(for_the_web(without_folders(page, text)), encoding="utf-8")
         else:
             shutil.copyfile(ROOT / page, target)
     return done
@@ -112,6 +115,7 @@ def write_sources() -> None:
     """Everything that the website is made of, in build/website."""
     shutil.rmtree(COPIES, ignore_errors=True)
     copy_pages()
+    shutil.copyfile(ROOT / "docs" / "website.css", COPIES / "docs" / "website.css")
     for room in ROOMS:
         path = COPIES / "reference" / f"{room}.md"
         path.parent.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import website
 import yaml
+from website_examples import shown
 
 from polarvit import geometry
 
@@ -49,13 +50,22 @@ def test_the_website_builds_without_a_warning(tmp_path: Path) -> None:
     assert headings == set(geometry.__all__) - {"ambient"}
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page, "examples are code"
     assert "<blockquote>" not in page, "and not quotes in quotes"
+    for name in ("docs/systems", "docs/geometry", "reference/polarvit.geometry.ambient"):
+        assert "&lt;x, x&gt;" in (tmp_path / name / "index.html").read_text(), "an inner product is no tag"
     assert (tmp_path / "results" / "precision.png").is_file()
 
 
 def test_formulas_become_mathml_and_code_stays() -> None:
     text = "with $a = r/\\sqrt k$ but `$HOME` and\n```sh\necho $a $b\n```\n$$\\cosh d$$"
-    drawn = website.with_mathml(text)
+    drawn = website.for_the_web(text)
     assert "`$HOME` and\n```sh\necho $a $b\n```\n" in drawn
     assert drawn.count("<math") == 2
     assert drawn.count('display="block"') == 1
     assert "$" not in drawn.partition("`")[0]
+
+
+def test_inner_products_are_no_tags_and_code_stays() -> None:
+    assert website.for_the_web("<x, x> = -k, `<x, x>`") == "&lt;x, x> = -k, `<x, x>`"
+    assert shown("With <q, k>:\n\n    -<q, k>\n\n>>> f(1)\n2") == (
+        "With &lt;q, k>:\n\n    -<q, k>\n\n```pycon\n>>> f(1)\n2\n```"
+    )

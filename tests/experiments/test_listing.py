@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from polarvit.experiments import EXPERIMENTS, Experiment, Row, Settings
-from polarvit.experiments.listing import Finding, finding, head, lines, machine_text, markdown
+from polarvit.experiments.listing import Finding, finding, head, lines, machine_text, markdown, overview
 
 ROOT = Path(__file__).parent.parent.parent
 TOY = Experiment(
@@ -119,3 +120,13 @@ def test_every_declaration_is_sound(experiment: Experiment) -> None:
 def test_a_quick_look_has_files_of_its_own(tmp_path: Path) -> None:
     assert Settings(tmp_path).file("expressivity") == tmp_path / "expressivity.json"
     assert Settings(tmp_path, quick=True).file("expressivity", "png") == tmp_path / "expressivity-quick.png"
+
+
+def test_the_overview_counts_what_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "position.json").write_text(json.dumps({"summary": {"none": "76.01"}, "steps": 117100}))
+    shares = {name: share for name, _, share in overview(tmp_path)}
+    assert list(shares) == list(EXPERIMENTS)
+    assert (shares["position"], shares["cost"]) == ("1 of 7", "0 of 7")
+    anchors = re.findall(r"\]\(#(.+?)\)", markdown(tmp_path))
+    headings = re.findall(r"^## (.+)$", markdown(tmp_path), re.MULTILINE)
+    assert anchors == [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]

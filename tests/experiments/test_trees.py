@@ -88,7 +88,7 @@ def test_a_quick_look_prints_and_records_what_holds(tmp_path: Path, capsys: pyte
     assert ambient[-1]["trained"] is None
     assert (
         record["summary"]["polar"]
-        == "as good as float64 to radius 11.2 placed (worst distortion), 11.2 trained (average)"
+        == "within a tenth of float64 to radius 11.2 placed (worst distortion), 11.2 trained (average)"
     )
     assert "ambient" in capsys.readouterr().out
 

@@ -291,3 +291,8 @@ def test_the_bias_point_of_a_norm_leaves_the_origin():
 def test_bad_options_are_refused(bad):
     with pytest.raises(ValueError, match="RiemannianAdamW"):
         RiemannianAdamW([nn.Parameter(torch.zeros(2))], **bad)
+
+
+def test_parameters_without_their_model_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"expected a model, got generator; .*not model\.parameters\(\)"):
+        param_groups(nn.Linear(2, 2).parameters(), 1e-3, 0.0)

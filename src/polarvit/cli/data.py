@@ -127,7 +127,11 @@ def prepare(
         options: dict[str, Any] = {"validation": validation, "test": test, "seed": seed, "padding": padding.value}
         with bar(masked.description) as report:
             prepare_masks(masked, out, image_size=size or 256, progress=report, **options)
-    typer.echo(f"{out}: {summary(read_meta(out))}")
+    meta = read_meta(out)
+    typer.echo(f"{out}: {summary(meta)}")
+    if not {"validation", "test"} & set(meta["splits"]):
+        hint = "nothing is held out: training will have nothing to be measured on; --validation 0.1 holds out a tenth"
+        typer.secho(hint, err=True, fg=typer.colors.YELLOW)
 
 
 @contextmanager

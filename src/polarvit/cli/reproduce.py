@@ -162,7 +162,9 @@ def read_seeds(text: str) -> tuple[int, tuple[int, ...]]:
     """`3` is a number of seeds, `0,2,5` or `4,` are the seeds themselves."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if text.strip() == "0":
-        raise typer.BadParameter("0 seeds are none; seed 0 alone is '0,'", param_hint="--seeds")
+        raise typer.BadParameter(
+            "0 is a number of seeds, and none; for seed 0 alone write '0,' with a comma", param_hint="--seeds"
+        )
     if not parts or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(f"'{text}' is neither a number of seeds nor a list like 0,2,5", param_hint="--seeds")
     if "," not in text:
@@ -186,6 +188,11 @@ def list_experiments(results: Path, names: list[str] | None = None) -> None:
             columns = ("row", "paper", "ours", "measured, or command")
             out.print(table("", columns, listing.lines(experiment, results), text=columns))
         out.print()
+    if not names:
+        rows = listing.overview(results)
+        note = "What stands above, in lines; polarvit reproduce NAME --list shows one of them."
+        headings = ("name", "what it reproduces", "rows measured")
+        out.print(table("", headings, rows, caption=note, text=headings[:2]))
     if not any(results.glob("**/*.json")):
         text = f"There are no records in {results}. Those of the project lie in its repository: --out names them."
         out.print(escape(text), soft_wrap=True)

@@ -17,7 +17,7 @@ def stratified_split(
     `named` are the classes, for messages.
     """
     if not 0 < fraction < 1:
-        raise DataError(f"a split of {fraction} is not between 0 and 1")
+        raise DataError(f"a split must be above 0 and below 1, got {fraction}")
     draws = Draws(seed, np.array([0]), np.array([-1]))
     chance = draws.bits(Stream.SPLIT, len(labels))[0]
     held = np.zeros(len(labels), dtype=bool)

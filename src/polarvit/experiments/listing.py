@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,22 @@ def head(experiment: Experiment, results: Path) -> list[str]:
     return text
 
 
+def overview(results: Path) -> list[tuple[str, str, str]]:
+    """Each experiment in a line: its name, what it reproduces, how many of its rows were measured."""
+    found = []
+    for one in EXPERIMENTS.values():
+        measured = sum(bool(finding(one, row, results).value) for row in one.rows)
+        share = f"{measured} of {len(one.rows)}" if one.rows else ""
+        found.append((one.name, one.reproduces, share))
+    return found
+
+
 def markdown(results: Path) -> str:
-    """The whole list as Markdown."""
-    parts = []
+    """The whole list as Markdown: an overview, then every table."""
+    parts = ["| name | what it reproduces | rows measured |\n| --- | --- | --- |"]
+    for name, reproduces, share in overview(results):
+        anchor = re.sub(r"[^\w\- ]", "", f"{name}: {reproduces}".lower()).replace(" ", "-")
+        parts[0] += f"\n| [{name}](#{anchor}) | {reproduces} | {share} |"
     for experiment in EXPERIMENTS.values():
         above = [f"- {line}" for line in head(experiment, results)]
         above = [f"- command: `{experiment.command}`" if line[11:] == experiment.command else line for line in above]

@@ -297,4 +297,5 @@ def progress(jobs: Sequence[Job]) -> Any:
             ]
         )
     columns = ["run", "state", "steps", "loss", "top-1 % or Dice", "images/s"]
-    return table("", columns, rows, caption=f"{total:,.0f} images/s together", text=["state"])
+    together = f"{total:,.0f} images/s together" if total else ""
+    return table("", columns, rows, caption=together, text=["state"])

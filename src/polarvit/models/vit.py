@@ -144,7 +144,7 @@ class ViT(VisionModel):
 
     def tokens(self, images: Tensor) -> Iterator[Tensor]:
         """The stream after the embedding and after every block, [B, N, dim] each."""
-        check_images("ViT", images, self.config.in_chans, self.config.image)
+        check_images("ViT", images, self.config.in_chans, self.config.image, self.embed.weight)
         x = self.embed(patchify(images, self.config.patch_size))
         if self.token is not None:
             x = torch.cat([self.token.expand(x.shape[0], 1, -1).to(x.dtype), x], 1)

@@ -15,12 +15,16 @@ from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, TABLE, Role
 
 
-def check_images(owner: str, images: Tensor, channels: int, size: tuple[int, int]) -> None:
-    """Raise unless `images` is a floating tensor [B, channels, *size]; `owner` is who says so."""
+def check_images(
+    owner: str, images: Tensor, channels: int, size: tuple[int, int], weight: Tensor | None = None
+) -> None:
+    """Raise unless `images` is a floating tensor [B, channels, *size] that `weight` can take; `owner` says so."""
     if images.ndim != 4 or tuple(images.shape[1:]) != (channels, *size):
         raise ValueError(f"{owner}: expected images [B, {channels}, {size[0]}, {size[1]}], got {list(images.shape)}")
     if not images.is_floating_point():
         raise ValueError(f"{owner}: expected floating images, scaled and normalised, got {images.dtype}")
+    if weight is not None and images.dtype == torch.float64 != weight.dtype:
+        raise ValueError(f"{owner}: images are float64, the model is {weight.dtype}: images.float(), or model.double()")
 
 
 def patchify(images: Tensor, patch: int) -> Tensor:
@@ -70,7 +74,7 @@ class PolarPatchEmbed(nn.Module):
         self.token = nn.Parameter(torch.zeros(dim)) if class_token else None
 
     def forward(self, images: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
-        check_images("PolarPatchEmbed", images, self.in_chans, self.img_size)
+        check_images("PolarPatchEmbed", images, self.in_chans, self.img_size, self.proj.weight)
         patches = from_space(full(patchify(images, self.patch_size)), k=k)
         return self.place(self.proj(patches, k=k), k=k)
 

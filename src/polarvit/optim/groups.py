@@ -27,6 +27,11 @@ def param_groups(
     the points: by default the one that the modules of the model have as their `k`, learnable or not, and 1 where none
     has any.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"param_groups: expected a model, got {type(model).__name__}; modules know the roles of their parameters, "
+            "so give the model itself, not model.parameters()"
+        )
     if not lr >= 0 or not weight_decay >= 0:
         raise ValueError(f"param_groups: lr and weight_decay must be non-negative, got {lr}, {weight_decay}")
     tagged: dict[Role, list[Tagged]] = {role: [] for role in Role}

@@ -197,7 +197,9 @@ def test_the_command_runs_at_toy_size_and_takes_a_list_of_seeds(
     done(*words, "--side-by-side", 3, "--runs", tmp_path)
     assert told[0].all_seeds == (4, 0)
     assert (told[0].side_by_side, told[0].minutes, told[0].only) == (3, 2.0, ("none",))
-    for text, said in dict.fromkeys(("x", "", "1,-2"), "neither a number of seeds").items() | {("0", "alone is '0,'")}:
+    for text, said in dict.fromkeys(("x", "", "1,-2"), "neither a number of seeds").items() | {
+        ("0", "alone write '0,'")
+    }:
         result = call("reproduce", "cifar100", "--seeds", text)
         assert result.exit_code == 2
         assert said in flat(result.output + result.stderr)

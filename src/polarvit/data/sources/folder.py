@@ -27,7 +27,10 @@ class FolderSource:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
-            raise DataError(f"{self.root}: no such folder; give the folder that holds train/ or the class folders")
+            raise DataError(
+                f"{self.root}: no such folder; `polarvit data prepare` makes one, or give one that holds train/ or the "
+                "class folders"
+            )
         folders = split_folders(self.root)
         self.classes = tuple(sorted(f.name for f in _subfolders(folders["train"])))
         if not self.classes:

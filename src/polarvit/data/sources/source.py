@@ -66,4 +66,4 @@ def open_image(path: Path, convert: Callable[[Image.Image], Image.Image] = rgb) 
         with Image.open(path) as image:
             return convert(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be read as an image ({error}); replace it or delete it") from error
+        raise DataError(f"{path}: cannot be read as an image ({error})") from error

@@ -144,7 +144,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, str]:
             kept = reach(own, [as_good(row["kept"], twin(rows, row)["kept"], "worst") for row in own])
             trained = reach(own, [as_good(row["trained"], twin(rows, row)["trained"], "average") for row in own])
             found[space.key] = (
-                f"as good as float64 to radius {kept} placed (worst distortion), {trained} trained (average)"
+                f"within a tenth of float64 to radius {kept} placed (worst distortion), {trained} trained (average)"
             )
     return found
 
