@@ -121,10 +121,11 @@ class _Goal:
 def disk(seen: Seen, placed: Placed) -> str:
     """The picture: circles of equal radius, points coloured by class, one digit of each class outside the rim."""
     out = [tag("circle", cx=SIZE / 2, cy=SIZE / 2, r=RADIUS, class_="rim")]
+    marks = []
     for radius in _circles(placed):
         rho = RADIUS * math.tanh(radius / (2 * math.sqrt(placed.k)))
         out.append(tag("circle", cx=SIZE / 2, cy=SIZE / 2, r=rho, class_="ring"))
-        out.append(words(SIZE / 2, SIZE / 2 - rho + 12, f"{radius:g}", "tiny halo", "middle"))
+        marks.append(words(SIZE / 2, SIZE / 2 - rho + 12, f"{radius:g}", "tiny halo", "middle"))
     out.append(tag("circle", cx=SIZE / 2, cy=SIZE / 2, r=1.8, class_="centre"))
     xs, ys = placed.at(placed.radius, placed.angle)
     wrong = (seen.predicted != seen.labels)[placed.rows]
@@ -135,6 +136,7 @@ def disk(seen: Seen, placed: Placed) -> str:
         title = f"<title>{escape(true)}, predicted {escape(said)} ({sure:.0%}), radius {seen.radius[row]:.2f}</title>"
         attributes = {"cx": float(xs[i]), "cy": float(ys[i]), "fill": colour(seen.labels[row], len(seen.classes))}
         out.append(tag("circle", title, **attributes, r=4.6 if wrong[i] else 3.4, class_="miss" if wrong[i] else "hit"))
+    out += marks  # over the dots, which would hide them
     if len(seen.classes) <= 16:
         out += _labels(seen, placed)
     return picture(SIZE, SIZE, "".join(out), "images on the Poincare disk, coloured by class")
@@ -172,9 +174,18 @@ def _labels(seen: Seen, placed: Placed) -> list[str]:
         ends = [SIZE / 2 + (RADIUS + d) * f for d, f in ((2, math.cos(true)), (2, -math.sin(true)))]
         out.append(tag("line", x1=ends[0], y1=ends[1], x2=x, y2=y, stroke=ink, class_="leader"))
         out.append(thumbnail(seen.images[row], x - THUMB / 2, y - THUMB / 2, ink))
-        far_x, far_y = (SIZE / 2 + (RADIUS + 62) * f for f in (math.cos(angle), -math.sin(angle)))
+        above = math.sin(angle) > 0  # a long name beside a picture at the left or right would leave the drawing
         name = seen.classes[index] if len(seen.classes[index]) < 10 else seen.classes[index][:9] + "…"
-        out.append(words(far_x, far_y + 4, name, "small strong", "middle", style=f"fill: {ink}"))
+        out.append(
+            words(
+                x,
+                y + (-THUMB / 2 - 6 if above else THUMB / 2 + 13),
+                name,
+                "small strong",
+                "middle",
+                style=f"fill: {ink}",
+            )
+        )
     return out
 
 

@@ -27,7 +27,7 @@ figure { margin: 0; padding: 1rem; background: var(--card); border: 1px solid va
 .wide { margin: .8rem 0; } .wide svg { max-width: 680px; display: block; margin: 0 auto; }
 .scroll { overflow-x: auto; } .matrix svg { max-width: 440px; display: block; margin: 0 auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .45rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th, td { text-align: right; padding: .45rem .5rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); font-size: .85rem; } th:first-child, td:first-child { text-align: left; }
 .key { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin: 0 .35em 0 .1em; }
 svg text { font-family: inherit; fill: var(--ink); } svg .small { font-size: 12px; }
