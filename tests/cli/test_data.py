@@ -28,6 +28,12 @@ def test_a_folder_is_packed_and_listed(photos: Path, tmp_path: Path) -> None:
     assert "checksums match" in done("data", "list", target, "--verify")
 
 
+def test_a_set_without_anything_held_out_says_so(photos: Path, tmp_path: Path) -> None:
+    assert "nothing is held out" in call("data", "prepare", photos, tmp_path / "p", "--image-size", 16).stderr
+    kept = call("data", "prepare", photos, tmp_path / "q", "--image-size", 16, "--validation", 0.33)
+    assert "nothing is held out" not in kept.stderr
+
+
 def test_a_changed_file_is_found(photos: Path, tmp_path: Path) -> None:
     done("data", "prepare", photos, tmp_path / "p", "--image-size", 16)
     path = tmp_path / "p" / "train-images.npy"

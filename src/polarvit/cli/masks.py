@@ -58,7 +58,8 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
         typer.echo(json.dumps(answers))
         return
     for answer in answers:
-        typer.echo(f"{answer['image']}: {100 * answer['foreground']:.1f} % foreground -> {answer['overlay']}")
+        written = f"{answer['overlay']}, {Path(answer['mask']).name}"
+        typer.echo(f"{answer['image']}: {100 * answer['foreground']:.1f} % foreground -> {written}")
 
 
 def write_overlays(
