@@ -18,7 +18,7 @@ from pathlib import Path
 
 from latex2mathml.converter import convert
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 COPIES = ROOT / "build" / "website"
 FIRST = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 ROOMS = (
@@ -32,7 +32,7 @@ ENTRY = (
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 NOT_PROSE = re.compile(
-    r"(?P<code>^```.*?^```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|\$(?P<line>[^$\n]+?)\$|<(?P<tag>[a-zA-Z]\w*,)",
+    r"(?P<code>^```.*?^```|^ {4}.*?$|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|\$(?P<line>[^$\n]+?)\$|<(?P<tag>[a-zA-Z]\w*,)",
     re.DOTALL | re.MULTILINE,
 )
 

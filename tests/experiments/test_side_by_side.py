@@ -54,6 +54,20 @@ def test_a_dead_worker_is_reported_and_the_others_finish(tmp_path: Path, capsys:
     assert "dead" in shown
 
 
+def test_what_cannot_be_written_down_stops_no_other_run(tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError("No space left on device")
+
+    jobs, said = [job(tmp_path / "one"), job(tmp_path / "two")], []
+    for each, keep in zip(jobs, (full, lambda: said.append("kept")), strict=True):
+        each.state, each.keep = "running", keep
+        each.process = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+        each.process.wait()
+    module.collect(jobs, said.append)
+    assert [each.state for each in jobs] == ["finished", "finished"]
+    assert said == ["one: not written down yet (No space left on device)", "kept"]
+
+
 @pytest.mark.slow
 def test_the_end_of_the_time_saves_and_the_run_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

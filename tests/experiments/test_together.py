@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from collections.abc import Callable
@@ -71,6 +72,19 @@ def test_what_tables_share_is_run_once_and_first_seeds_come_first(settings: Sett
         assert [row["seeds"] for row in table["rows"]] == [2] * len(table["rows"])
 
 
+def test_a_shared_run_is_written_down_in_every_table_that_has_it(settings: Settings, monkeypatch) -> None:
+    def one_by_one(jobs: list[Job], *_: object, **__: object) -> None:
+        finish(jobs[0], {"scores": {"top1": 10.0}, "seconds": 1})
+        jobs[0].keep()  # type: ignore[misc]
+        tables = [json.loads((settings.out / f"{name}-quick.json").read_text()) for name in ("position", "ablation")]
+        assert [sum(row["seeds"] for row in table["rows"]) for table in tables] == [1, 1]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "side_by_side", one_by_one)
+    with pytest.raises(KeyboardInterrupt):
+        together(["position", "ablation"], settings)
+
+
 def test_what_is_finished_is_not_asked_for_again(settings: Settings, worked) -> None:
     calls = worked(lambda _: "finished")
     together(["hexformer-defect"], settings)
@@ -127,6 +141,22 @@ def test_every_table_takes_the_rows_it_has(settings: Settings, worked) -> None:
     assert not list(settings.out.glob("ablation*"))
     with pytest.raises(SettingsError, match="neither position nor ablation has a row 'clamped'"):
         together(["position", "ablation"], replace(told, only=("clamped",)))
+
+
+@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if {"runs", "side_by_side"} <= one.takes])
+def test_the_rows_a_table_can_be_asked_for_are_those_it_has(name: str, settings: Settings, monkeypatch) -> None:
+    asked: list[set[str]] = []
+
+    def look(_: str, __: str, rows: list[runs.Row], *words: object, **___: object) -> list[str]:
+        asked.append({row.name for row in rows})
+        raise Planned
+
+    module = importlib.import_module(EXPERIMENTS[name].home)
+    monkeypatch.setattr(module, "study", look)
+    with pytest.raises(Planned):
+        EXPERIMENTS[name].run(settings)
+    own = {row.key for row in EXPERIMENTS[name].rows if not row.result}
+    assert own <= asked[0], "what is asked for by --only must be there"
 
 
 def test_seeds_run_in_the_order_asked_for(settings: Settings, worked) -> None:

@@ -130,7 +130,10 @@ def prepare(
     meta = read_meta(out)
     typer.echo(f"{out}: {summary(meta)}")
     if not {"validation", "test"} & set(meta["splits"]):
-        hint = "nothing is held out: training will have nothing to be measured on; --validation 0.1 holds out a tenth"
+        hint = (
+            "nothing is held out, and training wants a split to measure on: prepare again into a new folder, with "
+            "--validation 0.1 for a tenth"
+        )
         typer.secho(hint, err=True, fg=typer.colors.YELLOW)
 
 

@@ -221,7 +221,10 @@ def collect(jobs: Sequence[Job], say: Callable[[str], None]) -> None:
             if job.state == "dead":
                 say(f"{job.name}: {job.why()}")
             if job.state == "finished" and job.keep is not None:
-                job.keep()
+                try:
+                    job.keep()
+                except Exception as error:  # the others go on; what is written at the end tries again, and raises
+                    say(f"{job.name}: not written down yet ({' '.join(str(error).split())})")
 
 
 def stop(jobs: Sequence[Job]) -> None:

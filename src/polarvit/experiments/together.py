@@ -35,9 +35,24 @@ class Queue:
         """Add the runs of a table that no other has asked for, and stop it there; nothing once they were made."""
         if self.closed:
             return
-        known = {job.folder for _, job in self.wanted}
-        self.wanted += [(seed, job) for seed, job in wanted() if job.folder not in known]
+        known = {job.folder: job for _, job in self.wanted}
+        for seed, job in wanted():
+            if job.folder in known:
+                known[job.folder].keep = both(known[job.folder].keep, job.keep)
+            else:
+                self.wanted.append((seed, job))
         raise Planned
+
+
+def both(*keeps: Callable[[], object] | None) -> Callable[[], object]:
+    """Write a run down in every table that has it."""
+
+    def keep() -> None:
+        for each in keeps:
+            if each is not None:
+                each()
+
+    return keep
 
 
 def together(names: Sequence[str], settings: Settings) -> list[str]:
@@ -55,7 +70,8 @@ def together(names: Sequence[str], settings: Settings) -> list[str]:
             for _, job in queue.wanted[before:]:
                 job.name = f"{name} {job.name}"
     jobs = [job for _, job in sorted(queue.wanted, key=lambda pair: settings.all_seeds.index(pair[0]))]
-    print(f"{', '.join(tables)}: {len(jobs)} runs are missing; what is finished is not run again")
+    missing = f"{len(jobs)} run{' is' if len(jobs) == 1 else 's are'} missing"
+    print(f"{', '.join(tables)}: {missing}; what is finished is not run again")
     make(jobs, settings)
     queue.closed = True
     failures = [f"{name}: {each}" for name, told in tables.items() for each in EXPERIMENTS[name].run(told)]
@@ -70,7 +86,7 @@ def each_its_rows(names: Sequence[str], settings: Settings) -> dict[str, Setting
 
     if not settings.only:
         return dict.fromkeys(names, settings)
-    keys = {name: {row.key for row in EXPERIMENTS[name].rows} for name in names}
+    keys = {name: {row.key for row in EXPERIMENTS[name].rows if not row.result} for name in names}
     for row in settings.only:
         if not any(row in own for own in keys.values()):
             raise SettingsError(f"--only: neither {' nor '.join(names)} has a row '{row}'")

@@ -33,7 +33,7 @@ from polarvit.nn import (
     positional_encoding,
     residual,
 )
-from polarvit.nn.embed import resize_table
+from polarvit.nn.embed import check_dtype, resize_table
 from polarvit.nn.precision import full, product
 from polarvit.parameters import CURVATURE, Role
 
@@ -111,6 +111,7 @@ class PolarViT(VisionModel):
 
     def tokens(self, images: Tensor) -> Iterator[PolarPoint]:
         """The stream after the embedding and after every block, [B, N] each."""
+        check_dtype(self, images)
         k = self.k
         x = self.run_end(self.embed, images, k=k)
         yield x

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from polarvit.models.base import VisionModel
 from polarvit.models.config import ViTConfig
 from polarvit.models.entry import SIZES, Entry
-from polarvit.nn.embed import check_images, patchify, resize_table
+from polarvit.nn.embed import check_dtype, check_images, patchify, resize_table
 from polarvit.nn.position import sincos_table
 from polarvit.parameters import NO_DECAY, TABLE, Role
 
@@ -144,7 +144,8 @@ class ViT(VisionModel):
 
     def tokens(self, images: Tensor) -> Iterator[Tensor]:
         """The stream after the embedding and after every block, [B, N, dim] each."""
-        check_images("ViT", images, self.config.in_chans, self.config.image, self.embed.weight)
+        check_images("ViT", images, self.config.in_chans, self.config.image)
+        check_dtype(self, images)
         x = self.embed(patchify(images, self.config.patch_size))
         if self.token is not None:
             x = torch.cat([self.token.expand(x.shape[0], 1, -1).to(x.dtype), x], 1)

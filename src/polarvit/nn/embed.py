@@ -15,16 +15,19 @@ from polarvit.nn.precision import full, in_full_precision
 from polarvit.parameters import MANIFOLD, TABLE, Role
 
 
-def check_images(
-    owner: str, images: Tensor, channels: int, size: tuple[int, int], weight: Tensor | None = None
-) -> None:
-    """Raise unless `images` is a floating tensor [B, channels, *size] that `weight` can take; `owner` says so."""
+def check_images(owner: str, images: Tensor, channels: int, size: tuple[int, int]) -> None:
+    """Raise unless `images` is a floating tensor [B, channels, *size]; `owner` is who says so."""
     if images.ndim != 4 or tuple(images.shape[1:]) != (channels, *size):
         raise ValueError(f"{owner}: expected images [B, {channels}, {size[0]}, {size[1]}], got {list(images.shape)}")
     if not images.is_floating_point():
         raise ValueError(f"{owner}: expected floating images, scaled and normalised, got {images.dtype}")
-    if weight is not None and images.dtype == torch.float64 != weight.dtype:
-        raise ValueError(f"{owner}: images are float64, the model is {weight.dtype}: images.float(), or model.double()")
+
+
+def check_dtype(model: nn.Module, images: Tensor) -> None:
+    """Raise if images are float64 and the model is not: its first product would, without saying what to do."""
+    if images.dtype == torch.float64 and (kept := next(model.parameters()).dtype) != torch.float64:
+        name = type(model).__name__
+        raise ValueError(f"{name}: images are float64, the model is {kept}: images.float(), or model.double()")
 
 
 def patchify(images: Tensor, patch: int) -> Tensor:
@@ -74,7 +77,7 @@ class PolarPatchEmbed(nn.Module):
         self.token = nn.Parameter(torch.zeros(dim)) if class_token else None
 
     def forward(self, images: Tensor, *, k: float | Tensor = 1.0) -> PolarPoint:
-        check_images("PolarPatchEmbed", images, self.in_chans, self.img_size, self.proj.weight)
+        check_images("PolarPatchEmbed", images, self.in_chans, self.img_size)
         patches = from_space(full(patchify(images, self.patch_size)), k=k)
         return self.place(self.proj(patches, k=k), k=k)
 

@@ -28,8 +28,8 @@ class FolderSource:
         self.root = Path(root)
         if not self.root.is_dir():
             raise DataError(
-                f"{self.root}: no such folder; `polarvit data prepare` makes one, or give one that holds train/ or the "
-                "class folders"
+                f"{self.root}: no such folder; give the folder that holds train/ or the class folders, or one that "
+                "`polarvit data prepare` has written"
             )
         folders = split_folders(self.root)
         self.classes = tuple(sorted(f.name for f in _subfolders(folders["train"])))

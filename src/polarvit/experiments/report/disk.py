@@ -158,7 +158,7 @@ def _labels(seen: Seen, placed: Placed) -> list[str]:
             medoid = mine[np.argmin(np.abs(np.exp(1j * (placed.angle[mine] - np.angle(mean))) - 1))]
             spots.append((float(np.angle(mean)), index, int(placed.rows[medoid])))
     spots.sort()
-    apart = min(2 * math.pi / max(len(spots), 1), (THUMB + 8) / (RADIUS + 34))
+    apart = min(2 * math.pi / max(len(spots), 1), (THUMB + 22) / (RADIUS + 34))
     angles = [spot[0] for spot in spots]
     for _ in range(200):
         for a in range(len(angles)):
