@@ -76,6 +76,8 @@ def test_a_toy_run_begins_without_weights() -> None:
     row = Row("second", "a second cycle", "cifar100_polar_vit_tiny_second")
     assert load(row.recipe).model.pretrained
     assert runs.resolved(row, 0, Settings(quick=True)).model.pretrained is None
+    with pytest.raises(SettingsError, match=r"--set model\.pretrained: with --quick"):
+        runs.resolved(row, 0, Settings(quick=True, sets=("model.pretrained=polar_vit_tiny.cifar100",)))
 
 
 def test_a_run_of_another_recipe_is_not_taken_for_this_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def reproduce(
         int | None, typer.Option("--images", min=2, help="Test images to look at, where none is trained. Default: all.")
     ] = None,
 ) -> None:
-    """Run one experiment of the paper and print ours beside the paper's numbers.
+    """Run experiments of the paper and print ours beside the paper's numbers.
 
     Tables of trained models take any number of steps and seeds, and go on where
     they were interrupted: a finished run is not run again. Several names are

@@ -170,26 +170,25 @@ def study(
     def keep() -> bool:
         return write(name, title, rows, all_finished(home, rows, settings, records), settings)
 
-    if settings.queue is not None:
-        settings.queue.take(lambda: jobs_of(home, todo, settings, keep))
-    asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
-    if settings.queue is None and asked > len(todo):
-        where = f"{settings.file(name).parent} or {settings.runs}"
-        say(
-            f"{asked - len(todo)} of {asked} runs are finished ({where}) and are not run again; "
-            "--out and --runs with new folders begin anew"
-        )
     jobs: list[Job] = []
     if settings.queue is not None:
-        todo = []  # what could be run was
-    elif settings.side_by_side > 1 or settings.minutes is not None:
-        jobs = make([job for _, job in jobs_of(home, todo, settings, keep)], settings, say)
+        settings.queue.take(lambda: jobs_of(home, todo, settings, keep))  # goes no further until they were made
     else:
-        for count, (seed, row) in enumerate(todo, 1):
-            recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
-            say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
-            run_one(row, seed, recipe, place_of, settings.device)
-            keep()
+        asked = len(settings.all_seeds) * len(chosen(rows, settings.only))
+        if asked > len(todo):
+            where = f"{settings.file(name).parent} or {settings.runs}"
+            say(
+                f"{asked - len(todo)} of {asked} runs are finished ({where}) and are not run again; "
+                "--out and --runs with new folders begin anew"
+            )
+        if settings.side_by_side > 1 or settings.minutes is not None:
+            jobs = make([job for _, job in jobs_of(home, todo, settings, keep)], settings, say)
+        else:
+            for count, (seed, row) in enumerate(todo, 1):
+                recipe, place_of = resolved(row, seed, settings), place(home, row, settings) / f"seed-{seed}"
+                say(f"[{count}/{len(todo)}] {row.label}, seed {seed}: {recipe.train.steps:,} steps -> {place_of}")
+                run_one(row, seed, recipe, place_of, settings.device)
+                keep()
     results = all_finished(home, rows, settings, records)
     changed = write(name, title, rows, results, settings) or bool(todo) or settings.queue is not None
     (show or show_rows)(title, rows, results, settings, note)
