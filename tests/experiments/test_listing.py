@@ -48,7 +48,7 @@ def test_what_is_not_recorded_is_not_yet_run(tmp_path: Path, record: dict[str, o
     assert head(TOY, tmp_path)[1] == "not yet run: 2 of 2 rows; takes one minute"
 
 
-def test_a_comparison_shows_the_longest_length_at_which_every_row_ran(tmp_path: Path) -> None:
+def test_a_comparison_shows_every_length_and_the_one_with_most_rows_first(tmp_path: Path) -> None:
     rows = (Row("a", "first", "1.0"), Row("b", "second", "2.0"))
     one = Experiment("toy", "a toy", "Table 0", "polarvit.nowhere", rows, "one minute", any_length=True)
 
@@ -59,17 +59,19 @@ def test_a_comparison_shows_the_longest_length_at_which_every_row_ran(tmp_path: 
     def shown() -> list[str]:
         return [ours for *_, ours, _ in lines(one, tmp_path)]
 
-    record("set/1000-steps/toy.json", 1000, a="5.0", b="6.0")
-    record("set/200-steps/toy.json", 200, a="3.0", b="4.0")
-    record("set/5000-steps/toy.json", 5000, a="7.0")
-    record("set/5000-steps/other.json", 5000, a="8.0", b="8.0")
-    assert shown() == ["5.0", "6.0"]
-    assert head(one, tmp_path)[:2] == ["command: polarvit reproduce toy", "ours: 1,000 steps"]
-    record("toy.json", 90_000, a="9.0")
-    assert shown() == ["5.0", "6.0"]
-    record("toy.json", 90_000, a="9.0", b="9.5")
-    assert shown() == ["9.0", "9.5"]
+    assert shown() == ["not yet run", "not yet run"]
+    assert head(one, tmp_path)[1] == "not yet run: 2 of 2 rows; takes one minute"
+    record("toy.json", 90_000)
     record("set/1000-steps/toy.json", 1000, a="5.0")
+    record("set/5000-steps/other.json", 5000, a="8.0", b="8.0")
+    assert shown() == ["5.0", "not yet run"]
+    assert head(one, tmp_path)[1].startswith("ours: 1,000 steps;")
+    record("set/200-steps/toy.json", 200, a="3.0", b="4.0")
+    assert shown() == ["3.0; 5.0", "4.0"]
+    record("toy.json", 90_000, a="9.0", b="9.5")
+    assert shown() == ["9.0; 3.0; 5.0", "9.5; 4.0"]
+    assert head(one, tmp_path)[1].startswith("ours: 90,000 and 200 and 1,000 steps;")
+    assert lines(one, tmp_path)[0][3] == f"{HERE['date']}, {machine_text(HERE['machine'])}", "said once"
     assert [ours for *_, ours, _ in lines(replace(one, any_length=False), tmp_path)] == ["9.0", "9.5"]
 
 

@@ -27,28 +27,37 @@ class Finding:
 
 
 def finding(experiment: Experiment, row: Row, results: Path) -> Finding:
-    """Read a row's value from the `summary` of its JSON."""
-    path = results / row.result if row.result else table_of(experiment, results)
-    if not path.is_file():
+    """Read a row's value from the `summary` of its JSON; of several lengths, one after another."""
+    paths = [results / row.result] if row.result else tables_of(experiment, results)
+    found = [each for path in paths if (each := stated(row, path)) is not None]
+    if not found:
         return Finding()
-    record = read(path)
+    return Finding(
+        "; ".join(each.value for each in found),
+        ", ".join(dict.fromkeys(each.date for each in found)),
+        ", ".join(dict.fromkeys(each.machine for each in found)),
+    )
+
+
+def stated(row: Row, path: Path) -> Finding | None:
+    """What one JSON says of a row, if it does."""
+    record = read(path) if path.is_file() else {}
     entry = record.get("summary", {}).get(row.key)
     if entry is None:
-        return Finding()
+        return None
     own = entry if isinstance(entry, dict) else {"value": entry}
     origin = own.get("provenance", record.get("provenance", {}))
     return Finding(str(own["value"]), origin.get("date", "date not recorded"), machine_text(origin.get("machine", {})))
 
 
-def table_of(experiment: Experiment, results: Path) -> Path:
-    """The JSON that the list reads: the usual one, or, with `any_length`, the longest in which no row is missing."""
+def tables_of(experiment: Experiment, results: Path) -> list[Path]:
+    """The JSONs that the list reads: the usual one; with `any_length` every length, most rows first, then longest."""
     usual = results / experiment.table
     if not experiment.any_length:
-        return usual
+        return [usual]
     records = {path: read(path) for path in (usual, *results.glob(f"**/*-steps/{usual.name}")) if path.is_file()}
-    keys = {row.key for row in experiment.rows}
-    whole = [path for path, record in records.items() if keys <= record.get("summary", {}).keys()]
-    return max(whole, key=lambda path: int(records[path]["steps"]), default=usual)
+    ran = {path: len(record.get("summary", {})) for path, record in records.items()}
+    return sorted(filter(ran.get, records), key=lambda path: (ran[path], records[path]["steps"]), reverse=True)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -79,8 +88,9 @@ def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, st
 def head(experiment: Experiment, results: Path) -> list[str]:
     """What stands above the rows: the command, the length if that is open, and what a run takes if rows are missing."""
     text = [f"command: {experiment.command}"]
-    if experiment.any_length and (path := table_of(experiment, results)).is_file():
-        text.append(f"ours: {read(path)['steps']:,} steps")
+    if experiment.any_length and (paths := tables_of(experiment, results)):
+        lengths = " and ".join(f"{read(path)['steps']:,}" for path in paths)
+        text.append(f"ours: {lengths} steps; what compares are rows of one length")
     missing = sum(not finding(experiment, row, results).value for row in experiment.rows)
     if missing or not experiment.rows:
         rows = f"{missing} of {len(experiment.rows)} rows" if experiment.rows else "all"

@@ -104,8 +104,8 @@ class Experiment:
 
     `home` is the module whose `run(settings)` does it and returns the claims that did not hold. `result` is its JSON
     under the results folder, `<name>.json` if empty. `cost` says what a full run takes. `takes` names the settings it
-    looks at beside `out`, `quick` and `seed`. With `any_length` the list shows the longest length at which every row
-    ran, because what matters is how rows of one length compare.
+    looks at beside `out`, `quick` and `seed`. With `any_length` the list shows every length that ran, the one with
+    most rows first, because what matters is how rows of one length compare.
     """
 
     name: str

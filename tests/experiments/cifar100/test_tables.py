@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from commands import call, done, flat
 
-from polarvit.experiments import EXPERIMENTS, Settings, runs
+from polarvit.experiments import EXPERIMENTS, Settings, ablation, hexformer_defect, position, radius_rule, runs
 from polarvit.experiments.cifar100 import choices, products, sweep, table, variants
 from polarvit.experiments.run_records import recorded
 from polarvit.experiments.run_table import summary
@@ -45,7 +45,6 @@ def test_rows_have_the_length_and_the_share_of_warm_up_they_say(module: object, 
 @pytest.mark.parametrize(
     ("module", "folder", "least"),
     [
-        (table, "", 2),
         (sweep, "sweep", 6),
         (products, "precision", 2),
         (choices, "choices", 5),
@@ -56,6 +55,15 @@ def test_every_record_is_that_of_its_row(module: Any, folder: str, least: int) -
     found = [one for row in module.ROWS for one in recorded(row, Settings(), RESULTS / folder)]
     assert len(found) >= least
     assert len(found) == len(list((RESULTS / folder).glob("*-steps/*-seed-*.json"))), "a record has no row"
+
+
+@pytest.mark.parametrize(("steps", "least"), [(117_100, 6), (11_710, 16)])
+def test_every_record_that_tables_share_is_that_of_a_row(steps: int, least: int) -> None:
+    sharing = (table, ablation, position, hexformer_defect, radius_rule)
+    rows = [row for module in sharing for row in module.ROWS]
+    found = {f"{row.home}-seed-{one.seed}" for row in rows for one in recorded(row, Settings(steps=steps), RESULTS)}
+    assert len(found) >= least
+    assert found == {path.stem for path in (RESULTS / f"{steps}-steps").glob("*-seed-*.json")}
 
 
 def test_rows_that_ran_while_calibration_moved_phi_0_say_so() -> None:
