@@ -2,104 +2,106 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blocks import filled, rows
 
 from polarvit.experiments.cifar100.table import FOLDER
+from polarvit.experiments.listing import NOT_RUN, read
+from polarvit.experiments.runs import spelled
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "comparison.md", ROOT / "README.md"
 SCRIPT = "docs/comparison_page.py"
-LENGTH = "11710-steps"
+STEPS = 11_710
+SHORT = Path(FOLDER, f"{STEPS}-steps")
 TABLES = ("ablation", "position", "hexformer-defect", "radius-rule")
 TRAINED = (
-    ("vit_tiny", "cifar100-sweep", "vit_tiny-lr-2e-3", "Euclidean ViT, the best of four rates"),
-    ("lorentz_vit_tiny", "ablation", "lorentz_vit", "Lorentz ViT, ambient"),
-    ("hexformer_tiny", "hexformer-defect", "sound", "HexFormer"),
-    ("polar_vit_tiny", "ablation", "polar_vit", "Polar-ViT"),
+    ("vit_tiny", Path(FOLDER, "cifar100-sweep.json"), "vit_tiny-lr-2e-3", "Euclidean ViT, the best of four rates"),
+    ("lorentz_vit_tiny", SHORT / "ablation.json", "lorentz_vit", "Lorentz ViT, ambient"),
+    ("hexformer_tiny", SHORT / "hexformer-defect.json", "sound", "HexFormer"),
+    ("polar_vit_tiny", SHORT / "ablation.json", "polar_vit", "Polar-ViT"),
 )
 """Systems of which there are a run of that length and a cost: their names, and the table and row of the run."""
+PRODUCTS = {"fp32": "float32", "tf32": "TF32", "bf16": "bf16"}
 
 
-def record(results: Path, name: str) -> dict[str, Any]:
-    """The JSON of an experiment; of the tables here, at that length."""
-    folder = {**dict.fromkeys(TABLES, Path(FOLDER, LENGTH)), "cifar100-sweep": Path(FOLDER)}.get(name, Path())
-    found: dict[str, Any] = json.loads((results / folder / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+def in_paper(row: dict[str, Any]) -> str:
+    """What the paper has for a row: a mean with its spread, or a word."""
+    paper = row["paper"]
+    if paper is None:
+        return "-"
+    return paper["word"] if paper["mean"] is None else spelled(paper["mean"], paper["std"])
 
 
-def row_of(results: Path, name: str, key: str) -> dict[str, Any]:
-    """One row of a table."""
-    row: dict[str, Any] = next(row for row in record(results, name)["rows"] if row["name"] == key)
-    return row
+def ours(row: dict[str, Any]) -> str:
+    """Our mean with its spread, the seeds if there are several, how many diverged."""
+    if not row["runs"]:
+        return NOT_RUN
+    found = [spelled(row["mean"], row["std"])] if row["seeds"] else []
+    found += [f"{row['seeds']} seeds"] * (row["seeds"] > 1)
+    found += [f"{row['diverged']} of {len(row['runs'])} diverged"] * bool(row["diverged"])
+    return ", ".join(found)
 
 
-def spelled(value: dict[str, Any]) -> str:
-    """A mean with its spread, if it has one."""
-    if value["mean"] is None:
-        return value.get("word") or "-"
-    return f"{value['mean']:.2f}" + ("" if value["std"] is None else f" ± {value['std']:.2f}")
-
-
-def of_paper(value: dict[str, Any] | None) -> str:
-    return "-" if value is None else spelled(value)
+def radius(row: dict[str, Any]) -> str:
+    """The mean over seeds of the final tokens' mean radius."""
+    found = [run["radius"] for run in row["runs"] if run.get("radius") is not None]
+    return f"{sum(found) / len(found):.2f}" if found else ""
 
 
 def measured(results: Path, name: str) -> str:
-    """A table of trained models: the paper's value, ours, what the row above is short of it, and the radius."""
-    found = record(results, name)
-    cells, above = [["row", "paper", "ours", "less the row above", "mean radius"]], None
-    for row in found["rows"]:
-        if not row["runs"]:
-            cells.append([row["label"], of_paper(row["paper"]), "not yet run", "", ""])
-            continue
-        step = "" if above is None or row["mean"] is None else f"{row['mean'] - above:+.2f}"
-        above = row["mean"]
-        radii = [run["radius"] for run in row["runs"] if run.get("radius") is not None]
-        radius = f"{sum(radii) / len(radii):.2f}" if radii else ""
-        cells.append([row["label"], of_paper(row["paper"]), f"**{spelled(row)}**", step, radius])
-    if name != "ablation":  # only there does each row change the one above
-        cells = [[*line[:3], line[4]] for line in cells]
-    seeds = sorted({row["seeds"] for row in found["rows"] if row["runs"]})
-    told = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])} of each row. {found['order']}".strip()
-    return f"{rows(cells)}\n\n{told}"
+    """A table of trained models; in the ablation also what a row gains over the nearest above it that has a mean."""
+    record = read(results / SHORT / f"{name}.json")
+    stacked = name == "ablation"
+    cells, above = [["row", "paper", "ours", *["gain over the row above"] * stacked, "mean radius"]], None
+    for row in record["rows"]:
+        gain = "" if above is None or row["mean"] is None else f"{row['mean'] - above:+.2f}"
+        cells.append([row["label"], in_paper(row), ours(row), *[gain] * stacked, radius(row)])
+        above = above if row["mean"] is None else row["mean"]
+    return rows(cells) + (f"\n\n{record['order']}" if record["order"] else "")
 
 
 def costs(results: Path) -> str:
-    """Forward and backward of every system over the Euclidean ViT, in both precisions, and memory."""
-    found = record(results, "cost")["rows"]
-    head = ["system", "paper", "TF32", "float32", "TF32, ms", "float32, ms", "peak MiB", "parameters", "GFLOP an image"]
-    cells = [head]
-    for row in (row for row in found if row["precision"] == "fp32"):
-        twin = next(each for each in found if each["key"] == row["key"] and each["precision"] == "tf32")
+    """Forward and backward of every system over the Euclidean ViT in both precisions, memory and size."""
+    found = {(row["key"], row["precision"]): row for row in read(results / "cost.json")["rows"]}
+    times = [f"{word}{unit}" for unit in ("", ", ms") for word in ("TF32", "float32")]
+    cells = [["system", "paper", *times, "peak MiB", "parameters", "GFLOP an image"]]
+    for key in dict.fromkeys(key for key, _ in found):
+        both = [found[key, precision] for precision in ("tf32", "fp32")]
+        row = both[1]
         paper = "-" if row["paper_ratio"] is None else f"{row['paper_ratio']:.2f}"
-        ratios = [f"{each['both_ratio']:.2f}" for each in (twin, row)]
-        times = [f"{each['forward_backward']['ms']:.2f}" for each in (twin, row)]
+        ratios = [f"{each['both_ratio']:.2f}" for each in both]
+        spent = [f"{each['forward_backward']['ms']:.2f}" for each in both]
         sizes = [f"{row['peak_mib']:,.0f}", f"{row['parameters']:,}", f"{row['gflops']:.2f}"]
-        cells.append([row["label"], paper, *ratios, *times, *sizes])
+        cells.append([row["label"], paper, *ratios, *spent, *sizes])
     return rows(cells)
 
 
 def bought(results: Path) -> str:
-    """What a system has learnt after so many steps, and what they took: at the precision it was trained in."""
-    found = {(row["key"], row["precision"]): row for row in record(results, "cost")["rows"]}
-    cells = [["system", "top-1 %", "products", "ms a step", "minutes of 11,710 steps"]]
-    for key, table, row, label in TRAINED:
-        run = row_of(results, table, row)
-        products = run["runs"][0]["product_precision"]
+    """What a system has learnt after so many steps and what these take, in the precision it was trained in."""
+    found = {(row["key"], row["precision"]): row for row in read(results / "cost.json")["rows"]}
+    cells = [["system", "top-1 %", "matrix products in", "ms a step", f"minutes of {STEPS:,} steps alone"]]
+    for key, table, name, label in TRAINED:
+        row = next(row for row in read(results / table)["rows"] if row["name"] == name)
+        if not row["runs"]:
+            cells.append([label, NOT_RUN, "", "", ""])
+            continue
+        products = row["runs"][0]["product_precision"]
         step = found[key, products]["step"]["ms"]
-        word = {"fp32": "float32", "tf32": "TF32"}[products]
-        cells.append([label, f"**{spelled(run)}**", word, f"{step:.2f}", f"{step * 11710 / 6e4:.1f}"])
+        cells.append([label, ours(row), PRODUCTS[products], f"{step:.2f}", f"{step * STEPS / 6e4:.1f}"])
     return rows(cells)
 
 
 def page(text: str, results: Path = ROOT / "results") -> str:
     """The page with the tables as they stand now."""
-    written = {name: measured(results, name) for name in TABLES}
-    return filled(text, SCRIPT, {**written, "cost": costs(results), "bought": bought(results)})
+    tables: dict[str, Callable[[Path], str]] = {name: partial(measured, name=name) for name in TABLES}
+    tables |= {"cost": costs, "bought": bought}
+    asked = {name: table for name, table in tables.items() if f"<!-- {name}: written by {SCRIPT} -->" in text}
+    return filled(text, SCRIPT, {name: table(results) for name, table in asked.items()})
 
 
 if __name__ == "__main__":

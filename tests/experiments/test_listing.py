@@ -29,11 +29,11 @@ THERE = {"date": "2026-03-04", "machine": {"gpus": ["NVIDIA H200"]}}
 
 def test_a_value_comes_with_date_and_machine(tmp_path: Path) -> None:
     (tmp_path / "toy.json").write_text(json.dumps({"provenance": HERE, "summary": {"a": "1.1"}}))
-    assert finding(TOY, TOY.rows[0], tmp_path) == Finding("1.1", "2026-01-02", "Abacus, 2 cores")
+    assert finding(TOY, TOY.rows[0], tmp_path) == Finding("1.1", "2026-01-02, Abacus, 2 cores")
     (tmp_path / "b").mkdir()
     record = {"provenance": HERE, "summary": {"b": {"value": "2.2", "provenance": THERE}}}
     (tmp_path / "b" / "c.json").write_text(json.dumps(record))
-    assert finding(TOY, TOY.rows[1], tmp_path) == Finding("2.2", "2026-03-04", "NVIDIA H200")
+    assert finding(TOY, TOY.rows[1], tmp_path) == Finding("2.2", "2026-03-04, NVIDIA H200")
     assert head(TOY, tmp_path) == ["command: polarvit reproduce toy", "a run takes one minute"]
 
 
@@ -52,26 +52,28 @@ def test_a_comparison_shows_every_length_and_the_one_with_most_rows_first(tmp_pa
     rows = (Row("a", "first", "1.0"), Row("b", "second", "2.0"))
     one = Experiment("toy", "a toy", "Table 0", "polarvit.nowhere", rows, "one minute", any_length=True)
 
-    def record(path: str, steps: int, **summary: str) -> None:
+    def record(path: str, steps: int, origin: dict[str, object] = HERE, **summary: str) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(json.dumps({"provenance": HERE, "steps": steps, "summary": summary}))
+        (tmp_path / path).write_text(json.dumps({"provenance": origin, "steps": steps, "summary": summary}))
 
     def shown() -> list[str]:
         return [ours for *_, ours, _ in lines(one, tmp_path)]
 
     assert shown() == ["not yet run", "not yet run"]
-    assert head(one, tmp_path)[1] == "not yet run: 2 of 2 rows; takes one minute"
+    assert head(one, tmp_path)[1:] == ["not yet run: 2 of 2 rows; takes one minute"]
     record("toy.json", 90_000)
-    record("set/1000-steps/toy.json", 1000, a="5.0")
+    record("set/1000-steps/toy.json", 1000, a="5.0", unknown="6.0")
     record("set/5000-steps/other.json", 5000, a="8.0", b="8.0")
     assert shown() == ["5.0", "not yet run"]
-    assert head(one, tmp_path)[1].startswith("ours: 1,000 steps;")
-    record("set/200-steps/toy.json", 200, a="3.0", b="4.0")
+    assert head(one, tmp_path)[1:] == ["rows: 1 of 2 at 1,000 steps", "not yet run: 1 of 2 rows; takes one minute"]
+    record("set/200-steps/toy.json", 200, THERE, a="3.0", b="4.0")
     assert shown() == ["3.0; 5.0", "4.0"]
+    assert lines(one, tmp_path)[0][3] == "2026-03-04, NVIDIA H200; 2026-01-02, Abacus, 2 cores", "in the values' order"
     record("toy.json", 90_000, a="9.0", b="9.5")
-    assert shown() == ["9.0; 3.0; 5.0", "9.5; 4.0"]
-    assert head(one, tmp_path)[1].startswith("ours: 90,000 and 200 and 1,000 steps;")
-    assert lines(one, tmp_path)[0][3] == f"{HERE['date']}, {machine_text(HERE['machine'])}", "said once"
+    assert shown() == ["9.0; 3.0; 5.0", "9.5; 4.0"], "of as many rows, the longer one first"
+    told = "rows: 2 of 2 at 90,000 steps, 2 of 2 at 200 steps, 1 of 2 at 1,000 steps; compare rows of one length only"
+    assert head(one, tmp_path)[1:] == [told, "a run takes one minute"]
+    assert lines(one, tmp_path)[0][3].count("Abacus") == 1, "what two values share is said once"
     assert [ours for *_, ours, _ in lines(replace(one, any_length=False), tmp_path)] == ["9.0", "9.5"]
 
 
@@ -127,8 +129,8 @@ def test_the_overview_counts_what_was_measured(tmp_path: Path) -> None:
     (tmp_path / "position.json").write_text(json.dumps({"summary": {"none": "76.01"}, "steps": 117100}))
     shares = {name: share for name, _, share in overview(tmp_path)}
     assert list(shares) == list(EXPERIMENTS)
-    assert (shares["position"], shares["cost"]) == ("1 of 7", "0 of 7")
-    assert (
-        "| [position](#position-table-5-tabablation-last-rows) | Table 5 (tab:ablation), last rows | 1 of 7 |"
-        in markdown(tmp_path)
+    assert (shares["position"], shares["cost"]) == ("1 of 7 at 117,100 steps", "0 of 7")
+    line = next(line for line in markdown(tmp_path).splitlines() if line.startswith("| [position]"))
+    assert line.endswith(
+        "(#position-table-5-tabablation-last-rows) | Table 5 (tab:ablation), last rows | 1 of 7 at 117,100 steps |"
     )

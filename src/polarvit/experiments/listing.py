@@ -19,50 +19,62 @@ NOT_RUN = "not yet run"
 
 @dataclass(frozen=True)
 class Finding:
-    """Our value for a row, and when and on what it was measured; `value` is empty if it was not."""
+    """Our value for a row, and its date and machine; both are empty if it was not measured."""
 
     value: str = ""
-    date: str = ""
-    machine: str = ""
+    where: str = ""
 
 
 def finding(experiment: Experiment, row: Row, results: Path) -> Finding:
-    """Read a row's value from the `summary` of its JSON; of several lengths, one after another."""
-    paths = [results / row.result] if row.result else tables_of(experiment, results)
-    found = [each for path in paths if (each := stated(row, path)) is not None]
-    if not found:
-        return Finding()
-    return Finding(
-        "; ".join(each.value for each in found),
-        ", ".join(dict.fromkeys(each.date for each in found)),
-        ", ".join(dict.fromkeys(each.machine for each in found)),
-    )
+    """A row's value, read from the `summary` of its JSON; of several lengths, one after another."""
+    records = [read(results / row.result)] if row.result else tables_of(experiment, results)
+    found = [each for record in records if (each := stated(row, record)) is not None]
+    return Finding("; ".join(each.value for each in found), "; ".join(dict.fromkeys(each.where for each in found)))
 
 
-def stated(row: Row, path: Path) -> Finding | None:
+def stated(row: Row, record: dict[str, Any]) -> Finding | None:
     """What one JSON says of a row, if it does."""
-    record = read(path) if path.is_file() else {}
     entry = record.get("summary", {}).get(row.key)
     if entry is None:
         return None
     own = entry if isinstance(entry, dict) else {"value": entry}
     origin = own.get("provenance", record.get("provenance", {}))
-    return Finding(str(own["value"]), origin.get("date", "date not recorded"), machine_text(origin.get("machine", {})))
+    date, machine = origin.get("date", "date not recorded"), machine_text(origin.get("machine", {}))
+    return Finding(str(own["value"]), f"{date}, {machine}")
 
 
-def tables_of(experiment: Experiment, results: Path) -> list[Path]:
-    """The JSONs that the list reads: the usual one; with `any_length` every length, most rows first, then longest."""
+def tables_of(experiment: Experiment, results: Path) -> list[dict[str, Any]]:
+    """What the list reads: the usual JSON; with `any_length` that of every length, most rows first, then longest."""
     usual = results / experiment.table
     if not experiment.any_length:
-        return [usual]
-    records = {path: read(path) for path in (usual, *results.glob(f"**/*-steps/{usual.name}")) if path.is_file()}
-    ran = {path: len(record.get("summary", {})) for path, record in records.items()}
-    return sorted(filter(ran.get, records), key=lambda path: (ran[path], records[path]["steps"]), reverse=True)
+        return [read(usual)]
+    records = map(read, (usual, *results.glob(f"**/*-steps/{usual.name}")))
+    return sorted(
+        (record for record in records if measured(experiment, record)),
+        key=lambda record: (measured(experiment, record), record["steps"]),
+        reverse=True,
+    )
+
+
+def measured(experiment: Experiment, record: dict[str, Any]) -> int:
+    """How many rows of an experiment a JSON has."""
+    return len({row.key for row in experiment.rows} & record.get("summary", {}).keys())
+
+
+def share(experiment: Experiment, results: Path) -> str:
+    """How many rows were measured, at each length where that is open."""
+    count = len(experiment.rows)
+    if experiment.any_length and (records := tables_of(experiment, results)):
+        parts = [f"{measured(experiment, record)} of {count} at {record['steps']:,} steps" for record in records]
+        return ", ".join(parts)
+    return (
+        f"{sum(bool(finding(experiment, row, results).value) for row in experiment.rows)} of {count}" if count else ""
+    )
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a JSON holds."""
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """What a JSON holds; nothing if there is none."""
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return record
 
 
@@ -80,17 +92,15 @@ def lines(experiment: Experiment, results: Path) -> list[tuple[str, str, str, st
     found = []
     for row in experiment.rows:
         ours = finding(experiment, row, results)
-        where = f"{ours.date}, {ours.machine}" if ours.value else experiment.command_of(row)
-        found.append((row.label, row.paper or "-", ours.value or NOT_RUN, where))
+        found.append((row.label, row.paper or "-", ours.value or NOT_RUN, ours.where or experiment.command_of(row)))
     return found
 
 
 def head(experiment: Experiment, results: Path) -> list[str]:
-    """What stands above the rows: the command, the length if that is open, and what a run takes if rows are missing."""
+    """What stands above the rows: the command, what was measured at which length, and what a run takes."""
     text = [f"command: {experiment.command}"]
-    if experiment.any_length and (paths := tables_of(experiment, results)):
-        lengths = " and ".join(f"{read(path)['steps']:,}" for path in paths)
-        text.append(f"ours: {lengths} steps; what compares are rows of one length")
+    if experiment.any_length and (lengths := len(tables_of(experiment, results))):
+        text.append(f"rows: {share(experiment, results)}{'; compare rows of one length only' * (lengths > 1)}")
     missing = sum(not finding(experiment, row, results).value for row in experiment.rows)
     if missing or not experiment.rows:
         rows = f"{missing} of {len(experiment.rows)} rows" if experiment.rows else "all"
@@ -102,20 +112,15 @@ def head(experiment: Experiment, results: Path) -> list[str]:
 
 def overview(results: Path) -> list[tuple[str, str, str]]:
     """Each experiment in a line: its name, what it reproduces, how many of its rows were measured."""
-    found = []
-    for one in EXPERIMENTS.values():
-        measured = sum(bool(finding(one, row, results).value) for row in one.rows)
-        share = f"{measured} of {len(one.rows)}" if one.rows else ""
-        found.append((one.name, one.reproduces, share))
-    return found
+    return [(one.name, one.reproduces, share(one, results)) for one in EXPERIMENTS.values()]
 
 
 def markdown(results: Path) -> str:
     """The whole list as Markdown: an overview, then every table."""
     parts = ["| name | what it reproduces | rows measured |\n| --- | --- | --- |"]
-    for name, reproduces, share in overview(results):
+    for name, reproduces, rows in overview(results):
         anchor = re.sub(r"[^\w\- ]", "", f"{name}: {reproduces}".lower()).replace(" ", "-")
-        parts[0] += f"\n| [{name}](#{anchor}) | {reproduces} | {share} |"
+        parts[0] += f"\n| [{name}](#{anchor}) | {reproduces} | {rows} |"
     for experiment in EXPERIMENTS.values():
         above = [f"- {line}" for line in head(experiment, results)]
         above = [f"- command: `{experiment.command}`" if line[11:] == experiment.command else line for line in above]

@@ -32,7 +32,7 @@ ACCURACY = (
             Row("tiny_imagenet_polar_vit_tiny_none", "Tiny-ImageNet, Polar-ViT w/o horoshift", "65.12 ± 0.47"),
             Row("tiny_imagenet_polar_vit_tiny", "Tiny-ImageNet, Polar-ViT", "67.23 ± 0.32"),
         ),
-        cost="about 0.22 GPU hours a seed and row on CIFAR-100, 3 on Tiny-ImageNet; 170 for ten seeds of all",
+        cost="0.2 (Polar-ViT) to 0.5 GPU hours (HexFormer) a seed and row on CIFAR-100, about 3 to 7 on Tiny-ImageNet",
         takes=TRAINING,
     ),
     Experiment(

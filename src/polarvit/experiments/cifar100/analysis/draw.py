@@ -9,7 +9,18 @@ import numpy as np
 
 from polarvit.data.cifar100 import SUPERCLASSES
 from polarvit.experiments.cifar100.analysis.superclasses import Classes, Flat
-from polarvit.experiments.pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, figure
+from polarvit.experiments.pictures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    VERMILION,
+    figure,
+    names_beside,
+)
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 HUES = ("#1f4e9c", "#d5402b", "#17853f", "#8a4fb0", "#b8860b", "#00838f", "#c2185b", "#6d4c41", "#5c7a00", "#455a64")
@@ -94,17 +105,21 @@ def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str
                 own = classes.home == index
                 look = {"color": HUES[index % len(HUES)], "marker": MARKS[index // len(HUES)]}
                 panel.scatter(flat.x[own], flat.y[own], s=42, label=list(SUPERCLASSES)[index], zorder=3, **look)
-            for x, y, text, home in zip(flat.x, flat.y, classes.names, classes.home, strict=True):
-                colour = HUES[home % len(HUES)]
-                panel.annotate(
-                    text.replace("_", " "), (x, y), (3, 3), textcoords="offset points", fontsize=6, color=colour
-                )
             near = f"{100 * facts['siblings_near']:.0f} % of the four nearest classes are siblings"
             panel.set_title(
                 f"{name}: {near}\n(distances in the picture are off by {100 * flat.error:.0f} %)", fontsize=11
             )
-        handles, names = panels[0].get_legend_handles_labels()
-        panels[0].figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+        handles, labels = panels[0].get_legend_handles_labels()
+        panels[0].figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+        for panel, (classes, flat, _) in zip(panels, found.values(), strict=True):
+            names, colours = (
+                [name.replace("_", " ") for name in classes.names],
+                [HUES[i % len(HUES)] for i in classes.home],
+            )
+            if left_out := names_beside(panel, flat.x, flat.y, names, colours):
+                panel.text(
+                    0.5, 0, f"{left_out} names have no room", transform=panel.transAxes, ha="center", fontsize=8.5
+                )
 
 
 def draw_rates(path: Path, found: dict[str, dict[str, Any]]) -> None:
