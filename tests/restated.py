@@ -110,6 +110,125 @@ def lorentz_vit(state: State, image: Array, c: Any) -> Array:
     return mlr(x[0], state / "head")
 
 
+def polar_vit(state: State, image: Array, c: Any) -> Array:
+    """Polar-ViT and every row of the ablation before it, in ambient coordinates: motions of the space are matrices."""
+
+    def linear(x: Array, name: str, prefix: State, phi: Any = lambda x: x) -> Array:
+        own = prefix / name
+        h = phi(x @ np.concatenate([own["time_weight"][:, None], own["weight"]], 1).T)
+        size = np.linalg.norm(h, axis=-1, keepdims=True)
+        return up(np.sinh(radius_of(x, size, own / "rule", c.rule)) * h / size)
+
+    def norm(x: Array, prefix: State) -> Array:
+        centred = x @ boost_to(midpoint(x, np.full(len(x), 1.0)), inverse=True).T
+        variance = (np.arccosh(centred[:, 0]) ** 2).mean()
+        scaled = math.exp(prefix["log_gain"]) / math.sqrt(variance + c.norm_eps) * to_origin(centred)
+        return from_origin(scaled) @ boost_to(from_origin(prefix["bias"])).T
+
+    x = up(linear(up(patches(image, c.patch_size)), "proj", state / "embed")[:, 1:] + state["embed.table"])
+    d = c.dim // c.heads
+    for i in range(c.depth):
+        b = state / f"blocks.{i}"
+        y = norm(x, b / "norm1")
+        points = [linear(y, name, b / "attention")[:, 1:] for name in ("query", "key", "value")]
+        heads = []
+        for h in range(c.heads):
+            cut = (up(z[:, h * d : (h + 1) * d]) for z in points)
+            gains = np.exp(b["attention.log_gain"][:, h])
+            q, k, v = (from_origin(gain * to_origin(z)) for gain, z in zip(gains, cut, strict=True))
+            if c.position != "none":
+                rates = b["attention.position.rate"][h]
+                q, k = (np.stack([motion(c, rates, n) @ z for n, z in enumerate(moved)]) for moved in (q, k))
+            distance = np.arccosh(np.maximum(-minkowski(q[:, None], k[None]), 1))
+            p = softmax(-(distance**2) / math.sqrt(d) / math.exp(b["attention.log_temperature"][h]))
+            heads.append(np.stack([midpoint(v, row)[1:] for row in p]))
+        x = carried(x, linear(up(np.concatenate(heads, -1)), "out", b / "attention"), b / "residual1", c.residual)
+        y = linear(norm(x, b / "norm2"), "fc1", b / "mlp", gelu)
+        x = carried(x, linear(y, "fc2", b / "mlp"), b / "residual2", c.residual)
+    return mlr(midpoint(x, np.full(len(x), 1.0)), state / "head")
+
+
+def radius_of(x: Array, size: Array, rule: State, name: str) -> Array:
+    """The output radius of a polar layer for points x, whose product has this size."""
+    a, direction, klein = (
+        np.arccosh(x[:, :1]),
+        x[:, 1:] / np.linalg.norm(x[:, 1:], axis=-1)[:, None],
+        x[:, 1:] / x[:, :1],
+    )
+    if name == "sigmoid":
+        gate = 1 / (1 + np.exp(-(klein @ rule["weight"] + rule["bias"])))[:, None]
+        return np.arccosh(1.1 + np.exp(rule["scale"]) * gate)
+    if name == "lorentz":
+        log_sinh = np.log(size) + rule["offset"]
+    elif name == "free_power":
+        log_sinh = rule["beta"] * np.log(size) + rule["phi0"]
+    elif name.startswith("affine"):
+        seen = klein if name == "affine_klein" else direction
+        log_sinh = rule["slope"] * a + (seen @ rule["phi"])[:, None] + rule["phi0"]
+    else:
+        log_sinh = rule["beta"] * np.log(size) + rule["slope"] * a + (klein @ rule["phi"])[:, None] + rule["phi0"]
+    radius = np.arcsinh(np.exp(log_sinh))
+    return np.minimum(radius, 5) if name == "hard_bound" else radius
+
+
+def motion(c: Any, rates: Array, n: int) -> Array:
+    """The matrix that carries a query or key of patch n to its place on the grid."""
+    columns = c.img_size // c.patch_size
+    place, size = np.array(divmod(n, columns)), c.dim // c.heads + 1
+    t = rates * place / columns
+    matrix = np.eye(size)
+    if c.position == "joint":
+        return slide(size, 1, {2: t[0], 3: t[1]})
+    for axis in (0, 1):
+        if c.position == "separate":
+            step = slide(size, 1 + 2 * axis, {2 + 2 * axis: t[axis]})
+        elif c.position == "boost":
+            step = boost_to(from_origin(t[axis] * np.eye(size - 1)[2 * axis]))
+        else:
+            step, pairs = np.eye(size), (size - 1) // 4
+            for pair in range(pairs):
+                angle, at = rates[axis] * place[axis] * 10_000 ** (-pair / pairs), 1 + 2 * (axis * pairs + pair)
+                step[at : at + 2, at : at + 2] = [
+                    [math.cos(angle), -math.sin(angle)],
+                    [math.sin(angle), math.cos(angle)],
+                ]
+        matrix = step @ matrix
+    return matrix
+
+
+def slide(size: int, ideal: int, steps: dict[int, float]) -> Array:
+    """exp of the generator that keeps x_0 - x_ideal and moves the other axes by it; its third power is zero."""
+    generator = np.zeros((size, size))
+    for axis, t in steps.items():
+        generator[axis, 0], generator[axis, ideal] = t, -t
+        generator[0, axis] = generator[ideal, axis] = t
+    assert np.abs(generator @ generator @ generator).max() < 1e-12
+    return np.eye(size) + generator + generator @ generator / 2
+
+
+def carried(x: Array, step: Array, residual: State, name: str) -> Array:
+    """A residual: space coordinates added, two boosts as matrices, or the paper's polar form of them."""
+    if name == "space":
+        return up(x[:, 1:] + step[:, 1:])
+    a, b = np.arccosh(x[:, 0]), np.arccosh(step[:, 0])
+    u, v = x[:, 1:] / np.sinh(a)[:, None], step[:, 1:] / np.sinh(b)[:, None]
+    cosine, alpha = (u * v).sum(-1), residual["alpha"]
+    across = v - cosine[:, None] * u
+    sine = np.linalg.norm(across, axis=-1)
+    sideways = across / sine[:, None]
+    if name == "ambient_boost":
+        radial, turning = alpha * b * cosine, alpha * b * sine
+        return np.stack(
+            [
+                boost_to(from_origin(turning[n] * sideways[n])) @ boost_to(from_origin(radial[n] * u[n])) @ x[n]
+                for n in range(len(x))
+            ]
+        )
+    away = a + alpha * (b * cosine - (b * cosine).mean())
+    turned = np.tanh(a)[:, None] * u + np.sinh(alpha * b * sine)[:, None] * sideways
+    return from_origin(away[:, None] * turned / np.linalg.norm(turned, axis=-1, keepdims=True))
+
+
 def hex_norm(x: Array, gain: float, bias: Array, eps: float) -> Array:
     """Centre, divide by the mean distance, carry to the bias: boosts as matrices instead of transports."""
     mean = midpoint(x, np.full(len(x), 1 / len(x)))

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import restated
 import torch
+from models.narrow import NARROW
 
+from polarvit.experiments import ablation, position, radius_rule
 from polarvit.geometry import PolarPoint, ambient, from_ball, gyroadd, to_ambient, to_ball, to_tangent0
 from polarvit.models import calibrate, create_model, export_program, list_models
 from polarvit.nn import residual
@@ -16,6 +18,7 @@ from polarvit.nn.baselines import ball
 from polarvit.nn.baselines.lorentz import TangentPoint, soft_radius_cap
 from polarvit.optim import RiemannianAdamW, param_groups
 from polarvit.parameters import Role, walk
+from polarvit.training import load
 from polarvit.training.distributed import Place
 from polarvit.training.step import TrainingStep
 
@@ -166,11 +169,27 @@ def test_the_ambient_boost_residual_is_the_exact_one_in_other_coordinates(alpha:
     torch.testing.assert_close(to_ambient(found, k=2.3), to_ambient(expected, k=2.3))
 
 
-def test_the_rows_of_the_ablation_are_configs(narrow, images) -> None:
-    row = {"rule": "lorentz", "residual": "ambient_boost", "position": "none"}
-    model = narrow("polar_vit_tiny", **row)
-    model(images).sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+ROWS = {
+    f"{row.recipe}, {' '.join(row.overrides) or 'as it is'}": load(row.recipe, list(row.overrides)).model
+    for row in (*ablation.ROWS, *position.ROWS, *radius_rule.ROWS)
+}
+"""Every model of the paper's ablations, by recipe and overrides: those of several tables are here once."""
+
+
+@pytest.mark.parametrize("row", [row for row, model in ROWS.items() if model.name == "polar_vit_tiny"])
+def test_a_row_of_the_ablations_is_what_its_formulas_say(narrow, row) -> None:
+    generator = torch.Generator().manual_seed(5)
+    own = {key: value for key, value in ROWS[row].options.items() if key not in NARROW}
+    model = narrow("polar_vit_tiny", **own).double().eval()
+    for parameter in model.parameters():  # away from ones, zeros and the origin, where mistakes hide
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    for name, buffer in model.named_buffers():
+        if name.endswith("rule.offset"):  # calibration may leave one
+            buffer += 0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)
+    images = torch.randn(2, 3, 8, 8, generator=generator, dtype=torch.float64)
+    state = restated.State({key: tensor.numpy() for key, tensor in model.state_dict().items()})
+    expected = np.stack([restated.polar_vit(state, image.numpy(), model.config) for image in images])
+    np.testing.assert_allclose(model(images).detach().numpy(), expected, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [*STATED, "polar_vit_tiny"])
