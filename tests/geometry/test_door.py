@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from operator import add, mul
 from typing import Any
 
 import pytest
@@ -250,3 +252,14 @@ def test_nan_curvature_gives_nan_out(name: str) -> None:
         pytest.skip("k does not enter")
     out = pytree.tree_leaves(call(name)(*arguments(name), k=torch.tensor(float("nan"))))
     assert any(y.isnan().any() for y in out)
+
+
+@pytest.mark.parametrize("kind", [PolarPoint, PolarTangent])
+@pytest.mark.parametrize("what", [add, mul], ids=["+", "*"])
+def test_sums_and_multiples_of_tuples_are_refused(kind: type, what: Callable[[object, object], object]) -> None:
+    """They would join or repeat the tuple: a thing of four tensors that fails somewhere else."""
+    x = kind(torch.ones(2), torch.eye(2))
+    for other in (x, 2, 2.0, torch.ones(2), (1,)):
+        for pair in ((x, other), (other, x)):
+            with pytest.raises(TypeError, match=rf"{kind.__name__}: .* no \+ and no"):
+                what(*pair)

@@ -15,7 +15,7 @@ the perpendicular rest, a vector of R^n orthogonal to u.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -25,7 +25,8 @@ class PolarPoint(NamedTuple):
     """Points of hyperbolic space: `radius` [...] and unit `direction` [..., n].
 
     A tuple of two tensors, hence a pytree: it passes through `torch.compile`, `vmap`, `export` and `DataParallel`
-    as it is. Indexing is the tuple's (`p[0]` is the radius), so say `p.radius`.
+    as it is. Indexing is the tuple's (`p[0]` is the radius), so say `p.radius`. Sums and multiples, which would join
+    or repeat tuples, are refused.
 
     >>> p = PolarPoint(torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     >>> p.shape, p.dim
@@ -58,7 +59,7 @@ class PolarTangent(NamedTuple):
     """Tangent vectors in the polar frame of their base point: `radial` [...] and `perpendicular` [..., n].
 
     The frame is orthonormal, so the Lorentzian inner product is a plain sum of products and nothing cancels.
-    At radius 0 the frame is that of the stored direction.
+    At radius 0 the frame is that of the stored direction. As of points, + and * of the tuple are refused.
     """
 
     radial: Tensor
@@ -70,5 +71,27 @@ class PolarTangent(NamedTuple):
         return self.radial.shape
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> PolarTangent:
-        """Apply `fn` to both tensors."""
+        """Apply `fn` to both tensors: `v.map(lambda x: 0.1 * x)`."""
         return PolarTangent(fn(self.radial), fn(self.perpendicular))
+
+
+def _refuse(kind: type, why: str) -> None:
+    """Tuples of this kind have no + and no *, which would join or repeat them."""
+
+    def refused(self: object, other: object) -> NoReturn:
+        raise TypeError(f"{kind.__name__}: {why}")
+
+    for name in ("__add__", "__radd__", "__mul__", "__rmul__"):
+        setattr(kind, name, refused)
+
+
+_refuse(
+    PolarPoint,
+    "points have no + and no *: gyroadd(p, q) and gyroscale(p, t) are those of the gyrovector space, exp_map(p, v) "
+    "goes along a tangent vector, centroid(p) averages",
+)
+_refuse(
+    PolarTangent,
+    "a tuple has no + and no *: v.map(lambda x: t * x) scales, and vectors v, w at one point add up to "
+    "PolarTangent(v.radial + w.radial, v.perpendicular + w.perpendicular)",
+)
