@@ -83,7 +83,7 @@ AROUND = ((1, 1), (1, 0), (1, -1), (0, 1), (0, -1), (-1, 1), (-1, 0), (-1, -1))
 def names_beside(
     axes: Any, x: np.ndarray, y: np.ndarray, names: Sequence[str], colours: Sequence[str], size: float = 6
 ) -> int:
-    """Names beside their dots where they cover no other name and no dot; how many found no room and are left out.
+    """Names beside their dots where they cover no other text and no dot; how many found no room and are left out.
 
     Call it when everything else stands: names keep their places only as long as the axes do.
     """
@@ -91,6 +91,7 @@ def names_beside(
     dots = axes.transData.transform(np.column_stack([x, y]))
     radius = 3.2 * axes.figure.dpi / 72
     taken = [np.concatenate([dot - radius, dot + radius]) for dot in dots]
+    taken += [text.get_window_extent().extents for text in axes.texts]
     apart = np.linalg.norm(dots[:, None] - dots, axis=-1) + np.diag(np.full(len(dots), np.inf))
     left_out = 0
     for index in np.argsort(-apart.min(1), kind="stable"):  # the crowded ones last

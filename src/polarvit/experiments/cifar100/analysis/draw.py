@@ -118,7 +118,7 @@ def draw_superclasses(path: Path, found: dict[str, tuple[Classes, Flat, dict[str
             )
             if left_out := names_beside(panel, flat.x, flat.y, names, colours):
                 panel.text(
-                    0.5, 0, f"{left_out} names have no room", transform=panel.transAxes, ha="center", fontsize=8.5
+                    0.5, 0, f"names without room: {left_out}", transform=panel.transAxes, ha="center", fontsize=8.5
                 )
 
 
