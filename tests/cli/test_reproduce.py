@@ -58,7 +58,17 @@ def test_list_of_one_experiment_names_no_other() -> None:
 
 
 def test_list_says_where_records_would_be_if_there_are_none(tmp_path: Path) -> None:
-    assert f"no records in {tmp_path}" in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output)
+    told = f"no such records in {tmp_path}"
+    assert told in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output)
+    (tmp_path / "cost.json").write_text('{"summary": {"vit_tiny": "1 ms"}}')
+    assert told in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output), "other records do not count"
+    assert told not in flat(call("reproduce", "cost", "--list", "--out", tmp_path).output)
+
+
+def test_list_takes_no_rows(tmp_path: Path) -> None:
+    result = call("reproduce", "trees", "--list", "--only", "polarvit_float32", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "--list shows whole tables" in flat(result.output)
     (tmp_path / "trees.json").write_text('{"summary": {}}')
     assert "no records" not in flat(call("reproduce", "trees", "--list", "--out", tmp_path).output)
 

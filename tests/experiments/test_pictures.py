@@ -35,5 +35,7 @@ def test_of_dots_in_one_place_only_some_are_named(tmp_path: Path) -> None:
         assert left_out == 12 - len(axes.texts)
         assert 0 < len(axes.texts) < 12
         before = len(axes.texts)
-        assert names_beside(axes, np.zeros(1), np.zeros(1), ["the same long name"], ["#333333"]) == 1, "where texts stand already"
+        assert names_beside(axes, np.zeros(1), np.zeros(1), ["the same long name"], ["#333333"]) == 1, (
+            "where texts stand already"
+        )
         assert len(axes.texts) == before

@@ -343,3 +343,8 @@ def test_pushing_uploads_the_same_three_files(narrow, monkeypatch) -> None:
     assert narrow("vit_tiny").push_to_hub("someone/vit") == "done"
     assert sent == ["README.md", "config.json", "model.safetensors"]
     assert ViT.from_pretrained.__func__ is PolarViT.from_pretrained.__func__
+
+
+def test_a_folder_of_weights_without_pretrained_is_told_of(saved: Path) -> None:
+    with pytest.raises(ValueError, match="it is a folder of weights: add pretrained=True"):
+        create_model(str(saved))

@@ -43,7 +43,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Hyperbolic deep learning in polar coordinates: exact at every radius.
+    """Hyperbolic deep learning in polar coordinates, accurate far from the origin.
 
     \b
     polarvit train digits                        train the demo, on any computer

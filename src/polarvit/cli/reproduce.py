@@ -15,7 +15,9 @@ from polarvit.experiments import EXPERIMENTS, Settings
 Out = Annotated[
     Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the JSON and the picture; created if missing.")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Smaller samples: seconds instead of a minute.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Toy models on digits where models train, elsewhere fewer samples.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 
 OPTIONS = {
@@ -83,10 +85,13 @@ def reproduce(
     ] = None,
     weights: Annotated[
         list[str] | None,
-        typer.Option("--weights", help="Trained model to look at, where none is trained; may be repeated."),
+        typer.Option("--weights", help="Trained model to look at, for experiments that train none; may be repeated."),
     ] = None,
     images: Annotated[
-        int | None, typer.Option("--images", min=2, help="Test images to look at, where none is trained. Default: all.")
+        int | None,
+        typer.Option(
+            "--images", min=2, help="Test images to look at, for experiments that train no model. Default: all."
+        ),
     ] = None,
 ) -> None:
     """Run experiments of the paper and print ours beside the paper's numbers.
@@ -106,6 +111,8 @@ def reproduce(
     names = list(dict.fromkeys(names or ()))
     for name in names:
         check_name(name)
+    if listing and only:
+        raise typer.BadParameter("--list shows whole tables; leave one of the two out", param_hint="--only")
     if listing:
         list_experiments(out, names)
     elif not names:
@@ -193,8 +200,9 @@ def list_experiments(results: Path, names: list[str] | None = None) -> None:
         note = "What stands above, in lines; polarvit reproduce NAME --list shows one of them."
         headings = ("name", "what it reproduces", "rows measured")
         out.print(table("", headings, rows, caption=note, text=headings[:2]))
-    if not any(results.glob("**/*.json")):
-        text = f"There are no records in {results}. Those of the project lie in its repository: --out names them."
+    shown = [EXPERIMENTS[name] for name in names or EXPERIMENTS]
+    if not any(listing.finding(one, row, results).value for one in shown for row in one.rows):
+        text = f"There are no such records in {results}. Those of the project lie in its repository: --out names them."
         out.print(escape(text), soft_wrap=True)
 
 

@@ -192,6 +192,8 @@ def study(
     results = all_finished(home, rows, settings, records)
     changed = write(name, title, rows, results, settings) or bool(todo) or settings.queue is not None
     (show or show_rows)(title, rows, results, settings, note)
+    if changed:
+        say(f"wrote {settings.file(name)}")
     if show is None and (changed or not settings.file(name, "png").is_file()):
         picture(name, title, rows, results, settings)
     if left := Unfinished.of(jobs):

@@ -1,4 +1,4 @@
-"""Hyperbolic geometry in polar coordinates: pure functions of tensors, exact at every radius.
+"""Hyperbolic geometry in polar coordinates: pure functions of tensors, as accurate as points are stored.
 
 Every function takes `k` (a float or a learnable 0-dim tensor; curvature is -1/k), broadcasts over batches and works
 in float64, float32 and, computing in float32, bfloat16. `ambient` holds the same names in ambient arithmetic.

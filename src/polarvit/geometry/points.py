@@ -88,7 +88,7 @@ def _refuse(kind: type, why: str) -> None:
 _refuse(
     PolarPoint,
     "points have no + and no *: gyroadd(p, q) and gyroscale(p, t) are those of the gyrovector space, exp_map(p, v) "
-    "goes along a tangent vector, centroid(p) averages",
+    "goes along a tangent vector, centroid(p) averages; functions of geometry.ambient take to_ambient(p)",
 )
 _refuse(
     PolarTangent,

@@ -58,5 +58,5 @@ def _check_all(title: str, name: str, values: Tensor, good: Tensor, wanted: str)
         first = tuple(int(i) for i in bad.nonzero()[0])
         raise ValueError(
             f"{title}: {name} must be {wanted}; {int(bad.sum())} of {values.numel()} are not, "
-            f"first at {list(first)}: {values[first].item():g}"
+            f"first at {list(first)}: {values[first].item():.10g}"
         )

@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,6 +55,8 @@ def entry(name: str) -> Entry:
     if name not in _REGISTRY:
         near = difflib.get_close_matches(name, _REGISTRY, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(list_models())}"
+        if Path(name, "config.json").is_file():
+            hint = "it is a folder of weights: add pretrained=True"
         raise ValueError(f"unknown model '{name}'; {hint}")
     return _REGISTRY[name]
 
