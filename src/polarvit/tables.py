@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from polarvit.text import printable
+
 MINIMUM_WIDTH = 118
 
 
@@ -44,22 +46,27 @@ def table(
     text: Sequence[str] = (),
 ) -> Table:
     """A table of numbers; its first column and those named in `text` are left-aligned. A row None draws a line."""
-    built = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
+    built = Table(title=shown(title), caption=shown(caption) or None, title_justify="left", caption_justify="left")
     for index, column in enumerate(columns):
         built.add_column(column, justify="left" if index == 0 or column in text else "right", overflow="fold")
     for row in rows:
         if row is None:
             built.add_section()
         else:
-            built.add_row(*(escape(cell) for cell in row))
+            built.add_row(*(shown(cell) for cell in row))
     return built
+
+
+def shown(text: str) -> str:
+    """A text in which rich and the terminal find nothing to act on."""
+    return escape(printable(text))
 
 
 def prose(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table of sentences: every column left-aligned and wrapped, a line between rows."""
-    built = Table(title=title, title_justify="left", show_lines=True)
+    built = Table(title=shown(title), title_justify="left", show_lines=True)
     for column in columns:
         built.add_column(column, overflow="fold")
     for row in rows:
-        built.add_row(*(escape(cell) for cell in row))
+        built.add_row(*(shown(cell) for cell in row))
     return built

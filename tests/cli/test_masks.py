@@ -72,6 +72,24 @@ def test_weights_without_their_run_are_measured_in_batches_of_eight(scans: Path,
     assert alone == eight != twelve
 
 
+def test_predictions_do_not_overwrite_the_images_they_are_of(scans: Path, tmp_path: Path) -> None:
+    image, truth = tmp_path / "a.png", tmp_path / "a_mask.png"
+    for path in (image, truth):
+        Image.new("RGB", (8, 8), "red").save(path)
+    before = truth.read_bytes()
+    result = call("predict", tmp_path, "--weights", scans / "run", "--out", tmp_path, "--device", "cpu")
+    assert result.exit_code == 2
+    assert "a_mask.png is one of the images and would be overwritten" in flat(result.stderr)
+    assert truth.read_bytes() == before
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a_mask.png").symlink_to(victim)
+    done("predict", image, "--weights", scans / "run", "--out", tmp_path / "out", "--device", "cpu")
+    assert victim.read_text() == "mine"
+    assert Image.open(tmp_path / "out" / "a_mask.png").size == (8, 8)
+
+
 def test_predictions_of_two_images_of_one_name_are_refused(scans: Path, tmp_path: Path) -> None:
     image = scans / "scans" / "images" / "00.png"
     other = Path(shutil.copy(image, tmp_path / "00.png"))

@@ -78,8 +78,19 @@ def write_lines(
         columns["correlation"] = [f"{x:.4f}" for x in twins.correlation]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([list(columns), *zip(*columns.values(), strict=True)])
+    rows = zip(*columns.values(), strict=True)
+    writer.writerows([list(columns), *([no_formula(cell) for cell in row] for row in rows)])
     put_text(path, text.getvalue())
+
+
+def no_formula(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets a quote in front; numbers stay."""
+    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        try:
+            float(cell)
+        except ValueError:
+            return f"'{cell}"
+    return cell
 
 
 def rounded(values: Any) -> list[str]:

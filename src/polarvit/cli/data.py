@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarvit.cli.twins import twins
+from polarvit.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,7 @@ def bar(title: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*shown, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
@@ -174,7 +175,7 @@ def list_folders(
 
             for split in meta["splits"]:
                 PackedDataset.open(place, split).verify()
-        typer.echo(f"{place}: {summary(meta)}{', checksums match' if verify else ''}")
+        typer.echo(f"{place}: {printable(summary(meta))}{', checksums match' if verify else ''}")
 
 
 def prepared(folder: Path) -> list[Path]:

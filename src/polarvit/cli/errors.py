@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from polarvit.text import printable
+
 FAILED, WRONG_COMMAND_LINE, INTERRUPTED = 1, 2, 130
 
 _OURS = (
@@ -59,14 +61,14 @@ def explain(error: Exception) -> tuple[str, int] | None:
 
 def _line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+        return printable(f"{error.filename}: {error.strerror}")
     if type(error).__name__ == "OutOfMemoryError":
         return "the GPU has too little memory; raise train.accumulate, or lower train.batch_size or --batch"
-    return " ".join(str(error).split())
+    return printable(" ".join(str(error).split()))
 
 
 def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
     """What a user should know; what a library tells programmers, or another process tells too, is left out."""
     if issubclass(category, DeprecationWarning | FutureWarning) or os.environ.get("RANK", "0") != "0":
         return
-    typer.secho(f"warning: {' '.join(str(message).split())}", err=True, fg=typer.colors.YELLOW)
+    typer.secho(f"warning: {printable(' '.join(str(message).split()))}", err=True, fg=typer.colors.YELLOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
 
     from polarvit.data.sources.source import open_image
     from polarvit.data.square import square_image, unsquare
+    from polarvit.files import put
     from polarvit.training.distributed import place
     from polarvit.training.overlays import overlay
     from polarvit.training.segmentation import mask_logits
@@ -40,6 +42,10 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
     size, padding, config = image_size(trained.recipe), trained.model.default_cfg["padding"], trained.recipe.augment
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (config.mean, config.std))
     out.mkdir(parents=True, exist_ok=True)
+    inputs = {file.resolve() for file in files}
+    for target in (path for file in files for path in _targets(out, file)):
+        if target.resolve() in inputs:
+            raise typer.BadParameter(f"{target} is one of the images and would be overwritten", param_hint="--out")
     answers: list[dict[str, Any]] = []
     with place(device) as here, torch.no_grad():
         model = trained.model.to(here.device)
@@ -49,9 +55,9 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
             x = ((pixels.float() / 255 - mean) / std)[None].to(here.device)
             foreground = 1 - mask_logits(model, x, here.device).softmax(1)[0, 0]
             mask = (unsquare(foreground.cpu(), image.height, image.width) > 0.5).numpy()
-            target, drawn = out / f"{file.stem}_mask.png", out / f"{file.stem}_overlay.png"
-            Image.fromarray(mask.astype(np.uint8) * 255).save(target)
-            Image.fromarray(overlay(np.asarray(image), mask)).save(drawn)
+            target, drawn = _targets(out, file)
+            put(target, partial(Image.fromarray(mask.astype(np.uint8) * 255).save, format="PNG"))
+            put(drawn, partial(Image.fromarray(overlay(np.asarray(image), mask)).save, format="PNG"))
             share = round(float(mask.mean()), 6)
             answers.append({"image": str(file), "mask": str(target), "overlay": str(drawn), "foreground": share})
     if as_json:
@@ -60,6 +66,11 @@ def predict_masks(trained: Trained, files: list[Path], out: Path, device: str | 
     for answer in answers:
         written = f"{answer['overlay']}, {Path(answer['mask']).name}"
         typer.echo(f"{answer['image']}: {100 * answer['foreground']:.1f} % foreground -> {written}")
+
+
+def _targets(out: Path, file: Path) -> tuple[Path, Path]:
+    """Where mask and overlay of an image go."""
+    return out / f"{file.stem}_mask.png", out / f"{file.stem}_overlay.png"
 
 
 def write_overlays(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarvit.cli.options import Device, Json, check_device
+from polarvit.text import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,16 +87,16 @@ def predict(
         typer.secho(str(image), bold=True)
         for row in answer:
             share = float(str(row["probability"]))
-            typer.echo(f"  {row['class']:<{width}}  {100 * share:5.1f} %  {bar(share)}")
+            typer.echo(f"  {printable(str(row['class'])):<{width}}  {100 * share:5.1f} %  {bar(share)}")
 
 
 def image_files(paths: list[Path]) -> list[Path]:
     """The files, with every folder replaced by the images in it."""
-    from polarvit.data.sources.folder import EXTENSIONS
+    from polarvit.data.sources.folder import is_image
 
     found: list[Path] = []
     for path in paths:
-        inside = sorted(p for p in path.iterdir() if p.suffix.lower() in EXTENSIONS) if path.is_dir() else [path]
+        inside = sorted(filter(is_image, path.iterdir())) if path.is_dir() else [path]
         if not inside:
             raise typer.BadParameter(f"{path}: no image in this folder", param_hint="IMAGE")
         found += inside

@@ -107,6 +107,8 @@ def finetune(
 def located(recipe: str | None, out: Path | None, resume: bool) -> tuple[str | Path, Path]:
     """The recipe and the folder of a run; a run that is resumed knows its recipe."""
     if recipe is not None:
+        if not out and Path(recipe).stem in ("", ".", ".."):
+            raise typer.BadParameter(f"'{recipe}' names no folder for the run; say one", param_hint="--out")
         return recipe, out or Path("runs") / Path(recipe).stem
     if not resume:
         raise typer.BadParameter("missing; `polarvit recipes list` names the shipped ones", param_hint="RECIPE")

@@ -220,9 +220,13 @@ class PackedDataset:
 
     def verify(self) -> None:
         """Read everything and compare it with what was written; raises on the first file that differs."""
-        for description in self._files.values():
-            path = self.folder / description["file"]
-            if _digest(path) != description["sha256"]:
+        for kind, description in self._files.items():
+            path = self._path(kind)
+            if (
+                not path.is_file()
+                or path.stat().st_size != description["bytes"]
+                or _digest(path) != description["sha256"]
+            ):
                 raise DataError(f"{path}: was modified after it was prepared; prepare the data again")
 
     def part(self, rows: np.ndarray, name: str) -> "PackedDataset":
@@ -246,10 +250,17 @@ class PackedDataset:
             images = images.pin_memory()
         return images.to(device, non_blocking=True)
 
+    def _path(self, kind: str) -> Path:
+        """The file of images, labels or masks; a name that leaves the folder is refused."""
+        name = str(self._files[kind]["file"])
+        if kind not in ("images", "labels", "masks") or Path(name).name != name:
+            raise DataError(f"{self.folder / 'meta.json'}: names {name!r} for its {kind}; prepare the data again")
+        return self.folder / name
+
     def _load(self, kind: str, mode: Any) -> np.ndarray:
         description = self._files[kind]
-        path = self.folder / description["file"]
-        if not path.exists():
+        path = self._path(kind)
+        if not path.is_file():
             raise DataError(f"{path}: is missing; prepare the data again")
         if path.stat().st_size != description["bytes"]:
             raise DataError(

@@ -45,7 +45,7 @@ def mps(say: Callable[[str], None]) -> Iterator[dict[str, str]]:
     try:
         wrong = command([CONTROL, "-d"], own)
         started = not wrong
-        wrong = wrong or command([sys.executable, "-c", PROBE], own)
+        wrong = wrong or command([sys.executable, "-P", "-c", PROBE], own)
         if wrong:
             say(f"CUDA MPS does not work here ({wrong}): workers take turns on the GPU")
         yield {} if wrong else own

@@ -191,7 +191,14 @@ def start_waiting(jobs: Sequence[Job], at_once: int, device: str | None, environ
     free = at_once - sum(job.state == "running" for job in jobs)
     own = {"OMP_NUM_THREADS": str(threads(at_once))}
     for job in [job for job in jobs if job.state == "waiting"][: max(free, 0)]:
-        words = [sys.executable, "-m", "polarvit.experiments.worker", str(job.folder), *([device] if device else [])]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "polarvit.experiments.worker",
+            str(job.folder),
+            *([device] if device else []),
+        ]
         with log_of(job) as log:
             job.process = subprocess.Popen(
                 words,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from polarvit.data.cifar100 import CLASSES as CIFAR100
 from polarvit.experiments.reliability import reliability
@@ -25,8 +24,8 @@ from polarvit.models.model_card import model_card
 from polarvit.models.packaging import full_tag
 from polarvit.models.weights import WeightsError, load_pretrained
 from polarvit.provenance import provenance
-from polarvit.training.recipe import Recipe, load
-from polarvit.training.settings import plain
+from polarvit.text import unmarked
+from polarvit.training.recipe import Recipe, dump, load
 from polarvit.training.step import set_precision
 
 TOLERANCE = 0.5
@@ -136,7 +135,7 @@ def written(
     commits = ", then ".join(dict.fromkeys(str(part["commit"]) for part in run.get("parts", [run])))
     first = ": the first, not the best of several" if run["seed"] == 0 else ""
     summary = (
-        f"{recipe.title}. Weights of one training run, seed {run['seed']}{first}.\n\n"
+        f"{unmarked(recipe.title)}. Weights of one training run, seed {run['seed']}{first}.\n\n"
         f"**Data.** {data}\n\n"
         f"**Recipe.** {run['steps']:,} steps of {run['batch_size']} images, products in {run['product_precision']}, "
         f"{run['seconds'] / 60:.1f} minutes on {machine}, commit {commits}. "
@@ -145,7 +144,7 @@ def written(
     results = f"{results}\n\n## Limits\n\n{limits}\n\n## Licence\n\nThe weights: Apache-2.0, as the code."
     text = model_card(model, summary=summary, results=results).replace("<this folder or repository>", name)
     text = text.replace(f"\n# {model.architecture}\n", f"\n# {name}\n", 1)
-    settings = yaml.safe_dump(plain(portable(recipe)), sort_keys=False)
+    settings = dump(portable(recipe))
     return f"{text}\n## Recipe\n\n```yaml\n{settings}```\n"
 
 

@@ -123,7 +123,7 @@ def _process(jobs: Sequence[Job], target: tuple[str, Any, int]) -> subprocess.Po
         json.dump({"target": target, "jobs": jobs}, told)
         told.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", "polarvit.kernels.ahead"], stdin=told, stdout=subprocess.DEVNULL,
+            [sys.executable, "-P", "-m", "polarvit.kernels.ahead"], stdin=told, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""},
         )  # fmt: skip
     threading.Thread(target=process.wait, daemon=True).start()  # or it would stay on the list when it has ended

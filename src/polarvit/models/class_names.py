@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Any
 
-_UNPRINTABLE = {"Cc", "Cs"}
-"""Unicode categories that no name may hold: control characters, which terminals obey, and halves of characters."""
+from polarvit.text import can_be_shown
 
 
 def checked_names(names: Any, count: int) -> tuple[str, ...]:
@@ -16,6 +14,6 @@ def checked_names(names: Any, count: int) -> tuple[str, ...]:
     if len(names) != count:
         raise ValueError(f"{len(names)} class names for {count} classes")
     for name in names:
-        if not name or any(unicodedata.category(letter) in _UNPRINTABLE for letter in name):
+        if not name or not all(map(can_be_shown, name)):
             raise ValueError(f"class name {name!a:.80} is empty or cannot be printed")
     return tuple(names)

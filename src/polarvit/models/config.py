@@ -27,6 +27,15 @@ POSITIVE = {
 }
 NOT_NEGATIVE = {"num_classes", "norm_eps", "position_std"}
 """Fields of any config with a lower bound; every number is finite."""
+LARGEST = {
+    **dict.fromkeys(("in_chans", "depth"), 1_000),
+    **dict.fromkeys(("dim", "mlp_dim", "heads", "width"), 100_000),
+    "patch_size": 10_000,
+    "levels": 12,
+    "num_classes": 1_000_000,
+}
+"""Upper bounds: a config may come with weights of a stranger, and is built before they are compared."""
+LARGEST_IMAGE, LARGEST_NUMBER = 10_000, 1e12
 FORMER_DEFAULTS: dict[str, Any] = {"calibration": "offset"}
 """Defaults that were others once, as they were when configs were saved and runs begun that do not name the field."""
 
@@ -45,8 +54,13 @@ class ImageConfig:
             object.__setattr__(self, "img_size", tuple(self.img_size))
         if min(self.image) < 1:
             raise ValueError(f"{name}: img_size must be positive, got {self.img_size}")
+        if max(self.image) > LARGEST_IMAGE:
+            raise ValueError(f"{name}: img_size must be at most {LARGEST_IMAGE}")
         for key, value in vars(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
+            most = LARGEST.get(key, LARGEST_NUMBER)
+            if isinstance(value, int | float) and abs(value) > most:
+                raise ValueError(f"{name}: {key} must be finite and at most {most:g}, got {value!r:.40}")
+            if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{name}: {key} must be finite, got {value}")
             if key in POSITIVE and value is not None and value <= 0:
                 raise ValueError(f"{name}: {key} must be positive, got {value}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import pickle
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def read_public(file: str | Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
+        if zipfile.is_zipfile(path):
+            _check_stored(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(f"{path}: not a checkpoint of tensors alone, and nothing else is read") from error
@@ -95,7 +98,20 @@ def read_public(file: str | Path) -> dict[str, Tensor]:
             state = state[key]
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
         raise WeightsError(f"{path}: expected tensors by name, or such under 'model' or 'state_dict'")
+    for key, tensor in state.items():
+        if tensor.layout is not torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise WeightsError(f"{path}: {key} claims more numbers than the file has")
     return state
+
+
+def _check_stored(path: Path) -> None:
+    """Raise unless a zip holds its parts as they are, as torch writes them: nothing unpacks to more than the file."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+    if any(part.compress_type != zipfile.ZIP_STORED for part in parts) or (
+        sum(part.file_size for part in parts) > path.stat().st_size
+    ):
+        raise WeightsError(f"{path}: is packed, as torch packs no checkpoint; not read")
 
 
 def from_public(state: dict[str, Tensor], source: str = "public weights", heads: int | None = None) -> DeiT:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import huggingface_hub
+import torch
 from huggingface_hub import PyTorchModelHubMixin
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
@@ -126,6 +126,8 @@ def load_pretrained(
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
     config = adapted(str(name), stored, overrides)
     state = read_weights(folder / WEIGHTS, described["architecture"])
+    with torch.device("meta"):  # takes no memory, whatever sizes the config names
+        same_shapes(state, cls(stored).state_dict(), str(folder / WEIGHTS))
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
     model.default_cfg.update(read_preprocessing(folder / CONFIG, described["preprocessing"], stored.in_chans))
@@ -238,17 +240,17 @@ def read_config(path: Path) -> dict[str, Any]:
 def read_preprocessing(path: Path, values: dict[str, Any], channels: int) -> dict[str, Any]:
     """What `default_cfg` says of the images: one mean and one standard deviation a channel, interpolation, crop."""
 
-    def number(value: Any, least: float) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and least < value < math.inf
+    def number(value: Any, least: float, most: float = 1e6) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
     def numbers(value: Any, least: float) -> bool:
         return isinstance(value, list) and len(value) == channels and all(number(x, least) for x in value)
 
     wanted = {
-        "mean": (f"{channels} numbers", numbers(values["mean"], -math.inf)),
-        "std": (f"{channels} positive numbers", numbers(values["std"], 0)),
+        "mean": (f"{channels} numbers", numbers(values["mean"], -1e6)),
+        "std": (f"{channels} positive numbers", numbers(values["std"], 1e-6)),
         "interpolation": ("a text", isinstance(values["interpolation"], str)),
-        "crop_pct": ("a positive number", number(values["crop_pct"], 0)),
+        "crop_pct": ("a number from 0.05 to 1", number(values["crop_pct"], 0.05, 1)),
     }
     for key, (expected, fits) in wanted.items():
         if not fits:
@@ -271,15 +273,20 @@ def read_weights(path: Path, architecture: str) -> dict[str, Tensor]:
 def fill(model: VisionModel, state: dict[str, Tensor], fresh: set[str], source: str) -> None:
     """Copy `state` into the model, in the file's dtype: same keys (but for those left `fresh`), same shapes."""
     expected = {key: tensor for key, tensor in model.state_dict().items() if key not in fresh}
-    _same_keys(source, "", set(state), set(expected))
-    for key, tensor in state.items():
-        if tensor.shape != expected[key].shape:
-            raise WeightsError(f"{source}: {key} has shape {list(tensor.shape)}, expected {list(expected[key].shape)}")
+    same_shapes(state, expected, source)
     whole = {key for key, tensor in expected.items() if not tensor.is_floating_point()}  # counters of batch norms
     dtypes = {tensor.dtype for key, tensor in state.items() if key not in whole}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
         raise WeightsError(f"{source}: expected one floating dtype, got {', '.join(sorted(map(str, dtypes)))}")
     model.to(next(iter(dtypes))).load_state_dict({**model.state_dict(), **state})
+
+
+def same_shapes(state: dict[str, Tensor], expected: dict[str, Tensor], source: str) -> None:
+    """Raise unless both have the same keys with the same shapes."""
+    _same_keys(source, "", set(state), set(expected))
+    for key, tensor in state.items():
+        if tensor.shape != expected[key].shape:
+            raise WeightsError(f"{source}: {key} has shape {list(tensor.shape)}, expected {list(expected[key].shape)}")
 
 
 def _same_keys(source: str | Path, prefix: str, found: set[str], expected: set[str]) -> None:

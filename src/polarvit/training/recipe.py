@@ -242,8 +242,8 @@ def _read(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
         names = " -> ".join(each.name for each in (*below, path.resolve()))
         raise SettingsError(f"{path.name}: its bases go round in a circle: {names}")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = from_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path.name}: not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise SettingsError(f"{path.name}: expected a mapping of settings")
@@ -253,6 +253,26 @@ def _read(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
     if not isinstance(base, str):
         raise SettingsError(f"{path.name}: base must be the name or the path of a recipe, got {base!r}")
     return merge(_read(find(base, path.parent), (*below, path.resolve())), values)
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases: a few hundred bytes of them can stand for more than a memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases are not read here", mark)
+        return super().compose_node(parent, index)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def from_yaml(text: str) -> Any:
+    """Plain data; nothing in the text is executed."""
+    return yaml.load(text, _Loader)
 
 
 def merge(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -292,8 +312,8 @@ def apply(values: dict[str, Any], override: str) -> None:
     if not equals or not path.strip():
         raise SettingsError(f"--set takes key.path=value, got '{override}'")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = from_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"--set {path}: '{text}' is not a YAML value") from error
     *parents, last = path.strip().split(".")
     for parent in parents:
@@ -305,4 +325,4 @@ def apply(values: dict[str, Any], override: str) -> None:
 
 def dump(recipe: Recipe) -> str:
     """A recipe as YAML, every setting written out."""
-    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)
+    return yaml.dump(plain(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -16,6 +16,7 @@ from torch import nn
 from polarvit.files import put_text
 from polarvit.models import VisionModel
 from polarvit.provenance import provenance, write_json
+from polarvit.text import unmarked
 from polarvit.training import checkpoint
 from polarvit.training.distributed import Place
 from polarvit.training.learned import learned_numbers
@@ -200,7 +201,7 @@ def on_card(recipe: Recipe, scores: AnyScores | None, used: str) -> dict[str, st
     """What the card of a run's weights says of their training: the recipe, the products it `used`, and the scores."""
     train = recipe.train
     about = (
-        f"{recipe.title.rstrip('.')}. Trained for {train.steps:,} steps of {train.batch_size} images, "
+        f"{unmarked(recipe.title).rstrip('.')}. Trained for {train.steps:,} steps of {train.batch_size} images, "
         f"products in {used}, seed {train.seed}."
     )
     if scores is None:

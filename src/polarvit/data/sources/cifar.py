@@ -1,10 +1,13 @@
 """CIFAR-10 and CIFAR-100 in their original form: pickles of arrays, read without trusting them.
 
-A pickle can name any function of any module and have it called. The reader here knows three names,
-those that rebuild a plain numpy array, and refuses every other.
+A pickle can name any function of any module and have it called, and hand any state to what it builds. The reader here
+knows three names, those that rebuild a plain numpy array, and refuses every other; behind them stand classes of its
+own, so that no state of the file reaches numpy's. Containers that occur twice are refused: a few hundred bytes of lists
+in lists can stand for more than a memory holds.
 """
 
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,39 @@ from PIL import Image
 from polarvit.data.errors import DataError
 from polarvit.data.sources.source import require_split
 
+KINDS = ("u1", "i4", "i8")
 
-def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> np.ndarray:
+
+class _Kind:
+    """Stands for a numpy dtype: whole numbers, little-endian, without fields."""
+
+    def __init__(self, name: str | bytes, *_: Any) -> None:
+        self.name = name.decode("latin1") if isinstance(name, bytes) else name
+        if self.name not in KINDS:
+            raise pickle.UnpicklingError(f"an array of {self.name!r:.20}")
+
+    def __setstate__(self, state: Any) -> None:
+        plain = isinstance(state, tuple) and len(state) >= 5 and all(part is None for part in state[2:5])
+        if not plain or state[1] not in ("|", "<", b"|", b"<"):
+            raise pickle.UnpicklingError("an array of something else than plain numbers")
+
+
+class _Array:
+    """Stands for an array: its state is a version, a shape, a kind, an order, and the bytes."""
+
+    values: np.ndarray
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, columns_first, data = state
+        if not isinstance(kind, _Kind) or not isinstance(data, bytes):
+            raise pickle.UnpicklingError("an array of something else than plain numbers")
+        flat = np.frombuffer(data, f"<{kind.name}")
+        self.values = flat.reshape(shape, order="F" if columns_first else "C")
+
+
+def _empty_array(kind: object, shape: object, code: object) -> _Array:
     """What numpy's pickles call first: an array that the pickle's state fills afterwards."""
-    if kind is not np.ndarray:
-        raise pickle.UnpicklingError(f"{kind} is not a plain array")
-    return np.empty(0, np.int8)
+    return _Array()
 
 
 def _latin1(text: str, encoding: str) -> bytes:
@@ -32,8 +62,8 @@ def _latin1(text: str, encoding: str) -> bytes:
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _empty_array,
     ("numpy._core.multiarray", "_reconstruct"): _empty_array,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
+    ("numpy", "ndarray"): None,
+    ("numpy", "dtype"): _Kind,
     ("_codecs", "encode"): _latin1,
 }
 
@@ -45,10 +75,41 @@ class _ArrayUnpickler(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
+_CONTAINERS = {
+    "TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+    "LIST",
+    "EMPTY_LIST",
+    "DICT",
+    "EMPTY_DICT",
+    "EMPTY_SET",
+    "FROZENSET",
+}
+
+
+def _no_sharing(file: Any) -> None:
+    """Raise if a container of the pickle is used a second time."""
+    held: set[int] = set()
+    before, memoized = "", 0
+    for opcode, argument, _ in pickletools.genops(file):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            index = memoized if opcode.name == "MEMOIZE" else int(argument or 0)
+            memoized += 1
+            (held.add if before in _CONTAINERS else held.discard)(index)
+        elif opcode.name == "DUP" or (opcode.name in ("GET", "BINGET", "LONG_BINGET") and int(argument or 0) in held):
+            raise pickle.UnpicklingError("it uses a list, tuple or dictionary twice, which no CIFAR file does")
+        else:
+            before = opcode.name
+
+
 def read_arrays(path: Path) -> dict[str, Any]:
     """A pickled dictionary of arrays, numbers and texts; keys as str."""
     try:
         with path.open("rb") as file:
+            _no_sharing(file)
+            file.seek(0)
             content = _ArrayUnpickler(file, encoding="bytes").load()
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file; give the folder of the unpacked python version of CIFAR") from error
@@ -56,7 +117,10 @@ def read_arrays(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: not a CIFAR file ({error}); download it again") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: not a CIFAR file (it holds a {type(content).__name__}); download it again")
-    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}
+    return {
+        key.decode() if isinstance(key, bytes) else str(key): value.values if isinstance(value, _Array) else value
+        for key, value in content.items()
+    }
 
 
 class CifarSource:
@@ -74,7 +138,7 @@ class CifarSource:
             self.description = "CIFAR-100"
             files = {"train": ["train"], "test": ["test"]}
             names, meta = ("fine_labels", "fine_label_names"), "meta"
-        self.classes = tuple(_text(name) for name in _entry(read_arrays(self.root / meta), names[1], self.root / meta))
+        self.classes = _names(_entry(read_arrays(self.root / meta), names[1], self.root / meta), self.root / meta)
         self.splits = ("train", "test")
         self._images, self._labels = {}, {}
         for split, parts in files.items():
@@ -96,7 +160,7 @@ class CifarSource:
         """Images uint8 [N, 32, 32, 3] and labels int64 [N] of one file."""
         content = read_arrays(path)
         pixels = _entry(content, "data", path)
-        labels = np.asarray(_entry(content, label_key, path), dtype=np.int64)
+        labels = _whole_numbers(_entry(content, label_key, path), path)
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3072):
             raise DataError(f"{path}: its data is not [{len(labels)}, 3072] bytes; download it again")
         if labels.size and not 0 <= labels.min() <= labels.max() < len(self.classes):
@@ -110,5 +174,14 @@ def _entry(content: dict[str, Any], key: str, path: Path) -> Any:
     return content[key]
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _names(value: Any, path: Path) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str | bytes) for name in value):
+        raise DataError(f"{path}: the names of its classes are no texts; download it again")
+    return tuple(name.decode() if isinstance(name, bytes) else name for name in value)
+
+
+def _whole_numbers(value: Any, path: Path) -> np.ndarray:
+    plain = isinstance(value, np.ndarray) or (isinstance(value, list) and all(type(label) is int for label in value))
+    if not plain:
+        raise DataError(f"{path}: its labels are no whole numbers; download it again")
+    return np.asarray(value, dtype=np.int64)

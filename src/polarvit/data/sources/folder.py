@@ -62,13 +62,18 @@ class FolderSource:
         for each in _subfolders(folder):
             if each.name not in labels:
                 raise DataError(f"{each}: class '{each.name}' is not in the training split")
-            inside = sorted(f for f in each.rglob("*") if f.suffix.lower() in EXTENSIONS and not f.name.startswith("."))
+            inside = sorted(f for f in each.rglob("*") if is_image(f))
             if not inside:
                 raise DataError(f"{each}: class '{each.name}' has no images; add some or delete the folder")
             files += [(str(f.relative_to(self.root)), labels[each.name]) for f in inside]
         if not files:
             raise DataError(f"{folder}: has no folder for any class")
         return files
+
+
+def is_image(path: Path) -> bool:
+    """A file that is called like an image and is not hidden."""
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".") and path.is_file()
 
 
 def split_folders(root: Path) -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """What a source of images must offer, and how an image file is read."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -60,10 +61,21 @@ def rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "GIF")
+"""What is decoded, whatever a file is called: Pillow knows formats that start other programs."""
+PIXELS, SIDE, RATIO = 100_000_000, 14_000, 100
+"""The most pixels of an image, its longest side, and how often that may hold the shortest: all are made square."""
+
+
 def open_image(path: Path, convert: Callable[[Image.Image], Image.Image] = rgb) -> Image.Image:
     """Decode an image file completely and convert it."""
     try:
-        with Image.open(path) as image:
-            return convert(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limits here are narrower
+            with Image.open(path, formats=FORMATS) as image:
+                long, short = max(image.size), max(min(image.size), 1)
+                if long * short > PIXELS or long > SIDE or long > RATIO * short:
+                    raise ValueError(f"{image.width} x {image.height} pixels are too many, or too uneven")
+                return convert(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be read as an image ({error})") from error

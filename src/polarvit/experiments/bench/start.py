@@ -92,7 +92,7 @@ def cold_start(key: str, case: Case) -> float:
         }
         began = time.time()
         done = subprocess.run(
-            [sys.executable, "-m", __name__, json.dumps(words)],
+            [sys.executable, "-P", "-m", __name__, json.dumps(words)],
             env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     if done.returncode != 0:
