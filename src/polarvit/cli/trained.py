@@ -6,11 +6,13 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from polarvit.data.augment.config import Augmentation
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.models import VisionModel, list_models
 from polarvit.models.registry import entry
-from polarvit.models.weights import CONFIG, WeightsError, load_pretrained
+from polarvit.models.weights import CONFIG, WeightsError, load_pretrained, same_shapes
 from polarvit.training import checkpoint
 from polarvit.training.recipe import Data, Model, Recipe, Train, Watch, load
 from polarvit.training.sets import image_size
@@ -78,7 +80,10 @@ def unfinished(run: Path, recipe: Recipe) -> Trained:
     parts, state = saved
     try:
         described = json.loads((run / "environment.json").read_text(encoding="utf-8"))
-        model = entry(recipe.model.name.partition(".")[0]).model.from_config(described["config"])
+        network = entry(recipe.model.name.partition(".")[0]).model
+        with torch.device("meta"):  # takes no memory, whatever sizes are named
+            same_shapes(parts["model"], network.from_config(described["config"]).state_dict(), str(run))
+        model = network.from_config(described["config"])
         model.class_names = described.get("class_names")
         if "padding" in described:
             model.default_cfg["padding"] = described["padding"]
