@@ -229,3 +229,27 @@ def test_helper_processes_import_nothing_from_the_folder_they_are_started_in(tmp
     assert told.returncode == 0
     assert (tmp_path / "owned").exists()
     assert yaml.__file__ != str(tmp_path / "yaml.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("train-labels.npy", np.array([7]), r"a label is outside 0\.\.0"),
+        ("train-labels.npy", np.zeros(1, [("a", "i8")]), "does not hold labels"),
+        ("train-images.npy", np.zeros((1, 8, 8)), "does not hold images"),
+    ],
+)
+def test_prepared_arrays_of_another_kind_are_refused(tmp_path: Path, file: str, damage: Any, message: str) -> None:
+    (tmp_path / "photos" / "ant").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "ant" / "a.png")
+    data = tmp_path / "data"
+    done("data", "prepare", tmp_path / "photos", data, "--image-size", 8)
+    np.save(data / file, damage)
+    kind = file.removeprefix("train-").removesuffix(".npy")
+    size = (data / file).stat().st_size
+    edited(data, lambda meta: meta["splits"]["train"]["files"][kind].update(bytes=size), "meta.json")
+    with pytest.raises(DataError, match=message):
+        PackedDataset.open(data)
+    edited(data, lambda meta: meta.update(classes=3), "meta.json")
+    with pytest.raises(DataError, match="is damaged"):
+        PackedDataset.open(data)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -200,7 +201,7 @@ class PackedDataset:
             meta = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise DataError(f"{path}: no such file; pack the data first with `polarvit data prepare`") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise DataError(f"{path}: is not of format {FORMAT}; prepare the data again")
@@ -208,7 +209,10 @@ class PackedDataset:
             raise DataError(
                 f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}{_way_out(split, meta)}"
             )
-        return cls(folder, split, meta)
+        try:
+            return cls(folder, split, meta)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise DataError(f"{path}: is damaged ({type(error).__name__}: {error}); prepare the data again") from error
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -225,7 +229,7 @@ class PackedDataset:
             if (
                 not path.is_file()
                 or path.stat().st_size != description["bytes"]
-                or _digest(path) != description["sha256"]
+                or _digest(path) != description.get("sha256")
             ):
                 raise DataError(f"{path}: was modified after it was prepared; prepare the data again")
 
@@ -267,6 +271,13 @@ class PackedDataset:
                 f"{path}: has {path.stat().st_size} bytes instead of {description['bytes']}; prepare the data again"
             )
         try:
-            return np.load(path, mmap_mode=mode, allow_pickle=False)
-        except ValueError as error:
+            array = np.load(path, mmap_mode=mode, allow_pickle=False)
+        except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
             raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error
+        tail = {"images": (*self.image_size, 3), "masks": self.image_size, "labels": ()}[kind]
+        wanted = np.int64 if kind == "labels" else np.uint8
+        if not isinstance(array, np.ndarray) or array.dtype != wanted or array.shape[1:] != tail or array.ndim < 1:
+            raise DataError(f"{path}: does not hold {kind} of the size {self.image_size}; prepare the data again")
+        if kind == "labels" and array.size and not 0 <= array.min() <= array.max() < len(self.classes):
+            raise DataError(f"{path}: a label is outside 0..{len(self.classes) - 1}; prepare the data again")
+        return array
