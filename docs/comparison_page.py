@@ -56,11 +56,12 @@ def radius(row: dict[str, Any]) -> str:
 def measured(results: Path, name: str) -> str:
     """A table of trained models; in the ablation also what a row gains over the nearest above it that has a mean."""
     record = read(results / SHORT / f"{name}.json")
-    stacked = name == "ablation"
-    cells, above = [["row", "paper", "ours", *["gain over the row above"] * stacked, "mean radius"]], None
+    stacked, stated = name == "ablation", any(row["paper"] for row in record["rows"])
+    head = ["row", *["paper"] * stated, "ours", *["gain over the row above"] * stacked, "mean radius"]
+    cells, above = [head], None
     for row in record["rows"]:
         gain = "" if above is None or row["mean"] is None else f"{row['mean'] - above:+.2f}"
-        cells.append([row["label"], in_paper(row), ours(row), *[gain] * stacked, radius(row)])
+        cells.append([row["label"], *[in_paper(row)] * stated, ours(row), *[gain] * stacked, radius(row)])
         above = above if row["mean"] is None else row["mean"]
     return rows(cells) + (f"\n\n{record['order']}" if record["order"] else "")
 
