@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import html
 import unicodedata
 
 UNPRINTABLE = frozenset({"Cc", "Cs"})
 """Unicode categories of control characters and lone surrogates."""
-TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of the text around them."""
+TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
+"""Characters that turn the direction of the text around them, or end its line."""
 
 
-def can_be_shown(letter: str) -> bool:
-    """Whether a character is shown and changes nothing else."""
-    return unicodedata.category(letter) not in UNPRINTABLE and letter not in TURNING
+def control(letter: str) -> bool:
+    """Whether a character is not shown but acts on a terminal."""
+    return unicodedata.category(letter) in UNPRINTABLE
 
 
 def printable(text: str) -> str:
     """The text with an escape in place of what would not be shown or would do something; line ends and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in "\n\t" or can_be_shown(c) else c.encode("unicode_escape").decode() for c in text)
+    acts = {c for c in text if control(c) or c in TURNING} - {"\n", "\t"}
+    return "".join(c.encode("unicode_escape").decode() if c in acts else c for c in text)
 
 
 def unmarked(text: str) -> str:
-    """A text in one line in which Markdown and HTML find nothing to act on."""
-    flat = " ".join(printable(text).split())
-    for mark, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "&#124;"), ("`", "&#96;")):
-        flat = flat.replace(mark, instead)
-    return flat
+    """A text in one line in which HTML, tables and code of Markdown find nothing to act on; links stay text."""
+    flat = html.escape(" ".join(printable(text).split()), quote=False)
+    return flat.translate({ord(mark): f"&#{ord(mark)};" for mark in "|`["})

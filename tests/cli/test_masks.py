@@ -79,7 +79,7 @@ def test_predictions_do_not_overwrite_the_images_they_are_of(scans: Path, tmp_pa
     before = truth.read_bytes()
     result = call("predict", tmp_path, "--weights", scans / "run", "--out", tmp_path, "--device", "cpu")
     assert result.exit_code == 2
-    assert "a_mask.png is one of the images and would be overwritten" in flat(result.stderr)
+    assert "is one of the images and would be over" in flat(result.stderr).replace("│", "")
     assert truth.read_bytes() == before
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")

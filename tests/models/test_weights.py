@@ -230,7 +230,7 @@ def test_how_fresh_weights_are_drawn_does_not_matter_to_trained_ones(saved, imag
         (lambda d: d["preprocessing"].update(std=[0, 1, 1]), r"preprocessing\.std must be 3 positive numbers"),
         (
             lambda d: d["preprocessing"].update(crop_pct=float("nan")),
-            r"preprocessing\.crop_pct must be a number",
+            r"preprocessing\.crop_pct must be a positive",
         ),
         (lambda d: d["preprocessing"].update(interpolation=3), r"preprocessing\.interpolation must be a text, got 3"),
         (lambda d: d.update(class_names=["a"] * 4), r"config\.json: 4 class names for 5 classes"),

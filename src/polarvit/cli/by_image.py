@@ -59,7 +59,7 @@ def write_lines(
 
     columns: dict[str, Any] = {"image": range(len(images.labels))}
     if names is not None:
-        columns["name"] = names
+        columns["name"] = [f"./{name}" if name[:1] in FORMULA else name for name in names]  # still the same file
     if isinstance(seen, ImageScores):
         columns["class"] = [images.classes[label] for label in images.labels]
         columns["answer"] = [images.classes[int(answer)] for answer in seen.answer]
@@ -83,9 +83,13 @@ def write_lines(
     put_text(path, text.getvalue())
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet takes for a formula."""
+
+
 def no_formula(cell: Any) -> Any:
     """A text that a spreadsheet would take for a formula gets a quote in front; numbers stay."""
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r"):
+    if isinstance(cell, str) and cell[:1] in FORMULA:
         try:
             float(cell)
         except ValueError:

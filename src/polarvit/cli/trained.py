@@ -10,6 +10,7 @@ import torch
 
 from polarvit.data.augment.config import Augmentation
 from polarvit.data.augment.pipeline import Augmenter
+from polarvit.data.sources.source import SIDE
 from polarvit.models import VisionModel, list_models
 from polarvit.models.registry import entry
 from polarvit.models.weights import CONFIG, WeightsError, load_pretrained, same_shapes
@@ -82,7 +83,8 @@ def unfinished(run: Path, recipe: Recipe) -> Trained:
         described = json.loads((run / "environment.json").read_text(encoding="utf-8"))
         network = entry(recipe.model.name.partition(".")[0]).model
         with torch.device("meta"):  # takes no memory, whatever sizes are named
-            same_shapes(parts["model"], network.from_config(described["config"]).state_dict(), str(run))
+            like = network.from_config(described["config"]).state_dict()
+        same_shapes(parts["model"], like, "its checkpoint")
         model = network.from_config(described["config"])
         model.class_names = described.get("class_names")
         if "padding" in described:
@@ -100,10 +102,15 @@ def recipe_of(model: VisionModel) -> Recipe:
     height, width = model.config.image
     if height != width:
         raise WeightsError(f"{model.architecture}: takes images of {height} x {width}; only squares are prepared here")
+    resize = max(height, round(height / cfg["crop_pct"]))
+    if resize > SIDE:
+        raise WeightsError(
+            f"{model.architecture}: crop_pct {cfg['crop_pct']} would make images of {resize} pixels a side"
+        )
     return Recipe(
         title=model.architecture,
         model=Model(registered(model.architecture), {"img_size": height}),
-        data=Data("", resize=max(height, round(height / cfg["crop_pct"]))),
+        data=Data("", resize=resize),
         augment=Augmentation(mean=cfg["mean"], std=cfg["std"], interpolation=cfg["interpolation"]),
         train=Train(precision="fp32"),
         watch=Watch(eval_batch=8) if model.task == "segmentation" else Watch(),  # one soft Dice for each, as published

@@ -191,6 +191,8 @@ class PackedDataset:
         self.masks = self._load("masks", "r") if self.masked else None
         #: of images with masks, all 0: the classes are in the masks
         self.labels = np.zeros(len(self.images), np.int64) if self.masked else np.asarray(self._load("labels", None))
+        if len({len(self.images), len(self.labels), len(self.images if self.masks is None else self.masks)}) > 1:
+            raise DataError(f"{self.name}: has not as many images as labels or masks; prepare the data again")
 
     @classmethod
     def open(cls, folder: str | Path, split: str = "train") -> "PackedDataset":
@@ -205,11 +207,11 @@ class PackedDataset:
             raise DataError(f"{path}: is damaged ({error}); prepare the data again") from error
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise DataError(f"{path}: is not of format {FORMAT}; prepare the data again")
-        if split not in meta["splits"]:
-            raise DataError(
-                f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}{_way_out(split, meta)}"
-            )
         try:
+            if split not in meta["splits"]:
+                raise DataError(
+                    f"{folder}: has no split '{split}'; it has {', '.join(meta['splits'])}{_way_out(split, meta)}"
+                )
             return cls(folder, split, meta)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(f"{path}: is damaged ({type(error).__name__}: {error}); prepare the data again") from error

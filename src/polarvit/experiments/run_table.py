@@ -111,7 +111,7 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
     if not order:  # nothing to compare, or with nothing that means anything
         columns.remove("rank")
         cells = [row[:3] + row[4:] for row in cells]
-    told = " ".join(filter(None, (toys.strip(), order and f"Rank: in the paper, here. {order}", note * (not toys))))
+    told = " ".join(filter(None, (toys.strip(), order and f"Rank: in the paper, here. {order}", "" if toys else note)))
     console().print(table(heading(title, rows, settings), columns, cells, caption=told))
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from rich.live import Live
 
 from polarvit.experiments.mps import mps
 from polarvit.experiments.worker import STOPPED
+from polarvit.processes import own_process
 from polarvit.tables import console, table
 
 T = TypeVar("T")
@@ -191,21 +191,14 @@ def start_waiting(jobs: Sequence[Job], at_once: int, device: str | None, environ
     free = at_once - sum(job.state == "running" for job in jobs)
     own = {"OMP_NUM_THREADS": str(threads(at_once))}
     for job in [job for job in jobs if job.state == "waiting"][: max(free, 0)]:
-        words = [
-            sys.executable,
-            "-P",
-            "-m",
-            "polarvit.experiments.worker",
-            str(job.folder),
-            *([device] if device else []),
-        ]
+        words, known = own_process("polarvit.experiments.worker", str(job.folder), *([device] if device else []))
         with log_of(job) as log:
             job.process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,  # closes when this process ends, however it ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**own, **os.environ, **environment},
+                env={**own, **known, **environment},
                 start_new_session=True,  # a Ctrl-C in the terminal comes to this process only, which passes it on once
             )
         job.state = "running"

@@ -23,10 +23,10 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from polarvit.kernels.pick import HAS_TRITON
+from polarvit.processes import own_process
 
 
 class Job(NamedTuple):
@@ -117,14 +117,13 @@ def compile_ahead(step: Callable[[], object], processes: int | None = None) -> l
 
 
 def _process(jobs: Sequence[Job], target: tuple[str, Any, int]) -> subprocess.Popen[str]:
-    source = str(Path(__file__).parents[2])
-    paths = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    words, environment = own_process("polarvit.kernels.ahead")
     with tempfile.TemporaryFile("w+") as told:  # not a pipe: nobody waits for the other to read or write
         json.dump({"target": target, "jobs": jobs}, told)
         told.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "polarvit.kernels.ahead"], stdin=told, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""},
+            words, stdin=told, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, text=True, env={**environment, "CUDA_VISIBLE_DEVICES": ""},
         )  # fmt: skip
     threading.Thread(target=process.wait, daemon=True).start()  # or it would stay on the list when it has ended
     atexit.register(process.kill)

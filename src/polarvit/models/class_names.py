@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polarvit.text import can_be_shown
+from polarvit.text import control
 
 
 def checked_names(names: Any, count: int) -> tuple[str, ...]:
@@ -14,6 +14,6 @@ def checked_names(names: Any, count: int) -> tuple[str, ...]:
     if len(names) != count:
         raise ValueError(f"{len(names)} class names for {count} classes")
     for name in names:
-        if not name or not all(map(can_be_shown, name)):
+        if not name or any(map(control, name)):
             raise ValueError(f"class name {name!a:.80} is empty or cannot be printed")
     return tuple(names)

@@ -35,7 +35,8 @@ LARGEST = {
     "num_classes": 1_000_000,
 }
 """Upper bounds: a config may come with weights of a stranger, and is built before they are compared."""
-LARGEST_IMAGE, LARGEST_NUMBER = 10_000, 1e12
+LARGEST_IMAGE, LARGEST_TABLE, LARGEST_NUMBER = 10_000, 10**9, 1e12
+"""The same for sides of images, for the numbers of a position table, and for every other number."""
 FORMER_DEFAULTS: dict[str, Any] = {"calibration": "offset"}
 """Defaults that were others once, as they were when configs were saved and runs begun that do not name the field."""
 
@@ -59,7 +60,8 @@ class ImageConfig:
         for key, value in vars(self).items():
             most = LARGEST.get(key, LARGEST_NUMBER)
             if isinstance(value, int | float) and abs(value) > most:
-                raise ValueError(f"{name}: {key} must be finite and at most {most:g}, got {value!r:.40}")
+                wanted = f"at most {most:g}" if key in LARGEST else "finite"
+                raise ValueError(f"{name}: {key} must be {wanted}, got {value!r:.40}")
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{name}: {key} must be finite, got {value}")
             if key in POSITIVE and value is not None and value <= 0:
@@ -128,6 +130,8 @@ class VisionConfig(ImageConfig):
         for side in self.image:
             if side % self.patch_size:
                 raise ValueError(f"{name}: img_size {self.img_size} is not divisible by patch_size {self.patch_size}")
+        if self.grid[0] * self.grid[1] * self.dim > LARGEST_TABLE:
+            raise ValueError(f"{name}: {self.grid[0]} x {self.grid[1]} patches of width {self.dim} are too many")
         for field in ("dropout", "drop_path"):
             if not 0 <= getattr(self, field) < 1:
                 raise ValueError(f"{name}: {field} must be in [0, 1), got {getattr(self, field)}")

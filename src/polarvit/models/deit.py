@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polarvit.models.config import ViTConfig
 from polarvit.models.entry import Entry
 from polarvit.models.vit import ViT
-from polarvit.models.weights import WeightsError, fill
+from polarvit.models.weights import WeightsError, fill, same_shapes
 
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}
 """Heads of the published networks, by width."""
@@ -90,7 +90,7 @@ def read_public(file: str | Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(f"{path}: not a checkpoint of tensors alone, and nothing else is read") from error
-    except (OSError, RuntimeError, EOFError, SafetensorError) as error:
+    except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
         why = str(error).partition("\n")[0] or "it ends early"
         raise WeightsError(f"{path}: not readable as weights ({why})") from error
     for key in ("model", "state_dict"):
@@ -99,7 +99,8 @@ def read_public(file: str | Path) -> dict[str, Tensor]:
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
         raise WeightsError(f"{path}: expected tensors by name, or such under 'model' or 'state_dict'")
     for key, tensor in state.items():
-        if tensor.layout is not torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
+        plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+        if not plain or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise WeightsError(f"{path}: {key} claims more numbers than the file has")
     return state
 
@@ -163,6 +164,8 @@ def from_public(state: dict[str, Tensor], source: str = "public weights", heads:
         norm_eps=1e-6,
         plain_attention=True,
     )
+    with torch.device("meta"):  # takes no memory, whatever sizes the shapes claim
+        same_shapes(ours, DeiT(config).state_dict(), source)
     model = DeiT(config)
     fill(model, ours, set(), source)
     size = next((size for size, fields in SIZES.items() if fields["dim"] == dim), None)

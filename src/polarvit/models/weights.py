@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -248,9 +249,9 @@ def read_preprocessing(path: Path, values: dict[str, Any], channels: int) -> dic
 
     wanted = {
         "mean": (f"{channels} numbers", numbers(values["mean"], -1e6)),
-        "std": (f"{channels} positive numbers", numbers(values["std"], 1e-6)),
+        "std": (f"{channels} positive numbers", numbers(values["std"], sys.float_info.min)),
         "interpolation": ("a text", isinstance(values["interpolation"], str)),
-        "crop_pct": ("a number from 0.05 to 1", number(values["crop_pct"], 0.05, 1)),
+        "crop_pct": ("a positive number", number(values["crop_pct"], sys.float_info.min)),
     }
     for key, (expected, fits) in wanted.items():
         if not fits:

@@ -261,7 +261,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
             mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "aliases are not read here", mark)
+            raise yaml.composer.ComposerError(
+                None, None, "aliases are not read: write the value out, or name a recipe as base", mark
+            )
         return super().compose_node(parent, index)
 
 

@@ -7,9 +7,8 @@ in lists can stand for more than a memory holds.
 """
 
 import pickle
-import pickletools
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -37,7 +36,8 @@ class _Kind:
 class _Array:
     """Stands for an array: its state is a version, a shape, a kind, an order, and the bytes."""
 
-    values: np.ndarray
+    def __init__(self) -> None:
+        self.values = np.empty(0, np.uint8)
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, columns_first, data = state
@@ -68,59 +68,52 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _ArrayUnpickler(pickle.Unpickler):
+def _once(load: Any) -> Any:
+    """`load`, which puts something on the stack again, for texts and numbers alone."""
+
+    def checked(unpickler: Any) -> None:
+        load(unpickler)
+        if isinstance(unpickler.stack[-1], list | tuple | dict | set | frozenset):
+            raise pickle.UnpicklingError("it uses a list, tuple or dictionary twice, which no CIFAR file does")
+
+    return checked
+
+
+class _ArrayUnpickler(pickle._Unpickler):
+    """The reader that is written in Python: what it fetches from its memory can be looked at."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        **{
+            opcode[0]: _once(pickle._Unpickler.dispatch[opcode[0]])
+            for opcode in (pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.DUP)
+        },
+    }
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file needs")
         return _ALLOWED[module, name]
 
 
-_CONTAINERS = {
-    "TUPLE",
-    "TUPLE1",
-    "TUPLE2",
-    "TUPLE3",
-    "LIST",
-    "EMPTY_LIST",
-    "DICT",
-    "EMPTY_DICT",
-    "EMPTY_SET",
-    "FROZENSET",
-}
-
-
-def _no_sharing(file: Any) -> None:
-    """Raise if a container of the pickle is used a second time."""
-    held: set[int] = set()
-    before, memoized = "", 0
-    for opcode, argument, _ in pickletools.genops(file):
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            index = memoized if opcode.name == "MEMOIZE" else int(argument or 0)
-            memoized += 1
-            (held.add if before in _CONTAINERS else held.discard)(index)
-        elif opcode.name == "DUP" or (opcode.name in ("GET", "BINGET", "LONG_BINGET") and int(argument or 0) in held):
-            raise pickle.UnpicklingError("it uses a list, tuple or dictionary twice, which no CIFAR file does")
-        else:
-            before = opcode.name
-
-
 def read_arrays(path: Path) -> dict[str, Any]:
     """A pickled dictionary of arrays, numbers and texts; keys as str."""
     try:
         with path.open("rb") as file:
-            _no_sharing(file)
-            file.seek(0)
             content = _ArrayUnpickler(file, encoding="bytes").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError(f"it holds a {type(content).__name__}")
+        return {_text(key): value.values if isinstance(value, _Array) else value for key, value in content.items()}
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file; give the folder of the unpacked python version of CIFAR") from error
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise DataError(f"{path}: not a CIFAR file ({error}); download it again") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: not a CIFAR file (it holds a {type(content).__name__}); download it again")
-    return {
-        key.decode() if isinstance(key, bytes) else str(key): value.values if isinstance(value, _Array) else value
-        for key, value in content.items()
-    }
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str | bytes):
+        raise pickle.UnpicklingError(f"{value!r:.40} is no text")
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class CifarSource:
@@ -177,11 +170,12 @@ def _entry(content: dict[str, Any], key: str, path: Path) -> Any:
 def _names(value: Any, path: Path) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str | bytes) for name in value):
         raise DataError(f"{path}: the names of its classes are no texts; download it again")
-    return tuple(name.decode() if isinstance(name, bytes) else name for name in value)
+    return tuple(map(_text, value))
 
 
 def _whole_numbers(value: Any, path: Path) -> np.ndarray:
-    plain = isinstance(value, np.ndarray) or (isinstance(value, list) and all(type(label) is int for label in value))
-    if not plain:
+    """Labels int64 [N], from a list or an array."""
+    plain = isinstance(value, list) and all(type(label) is int and abs(label) < 2**31 for label in value)
+    if not plain and not (isinstance(value, np.ndarray) and value.ndim == 1):
         raise DataError(f"{path}: its labels are no whole numbers; download it again")
     return np.asarray(value, dtype=np.int64)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from polarvit.data.errors import DataError
-from polarvit.data.sources.folder import EXTENSIONS, split_folders
+from polarvit.data.sources.folder import is_image, split_folders
 from polarvit.data.sources.source import open_image
 
 IMAGE_FOLDERS = frozenset({"images", "image", "imgs", "img"})
@@ -117,11 +117,7 @@ def _in_one(folder: Path) -> bool:
 
 def image_files(folder: Path) -> list[Path]:
     """Image files directly in a folder, sorted."""
-    return sorted(
-        path
-        for path in folder.glob("*")
-        if path.suffix.lower() in EXTENSIONS and path.is_file() and not path.name.startswith(".")
-    )
+    return sorted(filter(is_image, folder.glob("*")))
 
 
 def pair_files(images: Path, masks: Path, root: Path) -> list[Pair]:

@@ -63,8 +63,9 @@ def rgb(image: Image.Image) -> Image.Image:
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "GIF")
 """What is decoded, whatever a file is called: Pillow knows formats that start other programs."""
-PIXELS, SIDE, RATIO = 100_000_000, 14_000, 100
-"""The most pixels of an image, its longest side, and how often that may hold the shortest: all are made square."""
+PIXELS, SIDE, RATIO = 178_956_970, 20_000, 1_000
+"""The most pixels of an image (Pillow's limit), its longest side, and how often that may hold the shortest: images are
+made square."""
 
 
 def open_image(path: Path, convert: Callable[[Image.Image], Image.Image] = rgb) -> Image.Image:
@@ -75,7 +76,10 @@ def open_image(path: Path, convert: Callable[[Image.Image], Image.Image] = rgb) 
             with Image.open(path, formats=FORMATS) as image:
                 long, short = max(image.size), max(min(image.size), 1)
                 if long * short > PIXELS or long > SIDE or long > RATIO * short:
-                    raise ValueError(f"{image.width} x {image.height} pixels are too many, or too uneven")
+                    raise ValueError(
+                        f"{image.width} x {image.height} pixels; at most {PIXELS:,} are read, {SIDE:,} a side and "
+                        f"{RATIO:,} to 1: make it smaller first"
+                    )
                 return convert(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{path}: cannot be read as an image ({error})") from error

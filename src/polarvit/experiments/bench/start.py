@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch._inductor.exc import InductorError
 
-import polarvit
 from polarvit.experiments.bench.contestants import CONTESTANTS, Case, Contestant, Setting, build
 from polarvit.optim import RiemannianAdamW, param_groups
+from polarvit.processes import own_process
 from polarvit.training.distributed import Place
 from polarvit.training.step import TrainingStep, set_precision
 
@@ -82,18 +81,16 @@ def _start(one: Contestant, case: Case, largest: int | None) -> Started:
 def cold_start(key: str, case: Case) -> float:
     """Seconds from the start of a fresh Python process to the end of its first training step, caches empty."""
     words = {"key": key, "case": asdict(case) | {"device": str(case.device)}}
-    source = str(Path(polarvit.__file__).parent.parent)
+    started, known = own_process(__name__, json.dumps(words))
     with tempfile.TemporaryDirectory(prefix="polarvit-cold-", ignore_cleanup_errors=True) as folder:
         environment = {
-            **os.environ,
+            **known,
             "TORCHINDUCTOR_CACHE_DIR": str(Path(folder, "inductor")),
             "TRITON_CACHE_DIR": str(Path(folder, "triton")),
-            "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")])),
         }
         began = time.time()
         done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, json.dumps(words)],
-            env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
+            started, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
