@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 
 def filled(text: str, script: str, contents: Mapping[str, str]) -> str:
@@ -17,6 +18,12 @@ def filled(text: str, script: str, contents: Mapping[str, str]) -> str:
             flags=re.DOTALL,
         )
     return text
+
+
+def rewrite(page: Callable[[str], str], *files: Path) -> None:
+    """Fill the blocks of these files."""
+    for file in files:
+        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def rows(cells: list[list[str]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from blocks import filled, rows
+from blocks import filled, rewrite, rows
 
 from polarvit.experiments import EXPERIMENTS
 from polarvit.experiments.cifar100.table import gaps
@@ -13,6 +13,7 @@ from polarvit.experiments.listing import NOT_RUN, lines
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "cifar100.md", ROOT / "README.md"
+SCRIPT = "docs/cifar100_page.py"
 NAMES = (
     "cifar100",
     "cifar100-sweep",
@@ -72,9 +73,8 @@ def page(text: str, results: Path = ROOT / "results") -> str:
     written = {name: told(name, results) for name in NAMES}
     written["cifar100-pictures"] = pictures(results, "../", *PICTURES)
     written["cifar100-picture"] = pictures(results, "", "superclasses")
-    return filled(text, "docs/cifar100_page.py", written)
+    return filled(text, SCRIPT, written)
 
 
 if __name__ == "__main__":
-    for file in (PAGE, README):
-        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    rewrite(page, PAGE, README)

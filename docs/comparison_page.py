@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from blocks import filled, rows
+from blocks import filled, rewrite, rows
 
 from polarvit.experiments.cifar100.table import FOLDER
 from polarvit.experiments.listing import NOT_RUN, read
@@ -106,5 +106,4 @@ def page(text: str, results: Path = ROOT / "results") -> str:
 
 
 if __name__ == "__main__":
-    for file in (PAGE, README):
-        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    rewrite(page, PAGE, README)

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from blocks import filled, rows
+from blocks import filled, rewrite, rows
 
 from polarvit.experiments.catalogue.segmentation import PAPER, SETS
 from polarvit.experiments.segmentation.corruptions import CLEAN
@@ -114,5 +114,4 @@ def page(text: str, results: Path = ROOT / "results") -> str:
 
 
 if __name__ == "__main__":
-    for file in (PAGE, README):
-        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    rewrite(page, PAGE, README)

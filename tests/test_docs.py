@@ -7,8 +7,12 @@ import io
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 
+import cifar100_page
+import comparison_page
 import pytest
+import segmentation_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +23,19 @@ def test_links_and_pictures_exist(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("writer", "page", "readme"),
+    [(cifar100_page, len(cifar100_page.NAMES) + 1, 2), (comparison_page, 6, 1), (segmentation_page, 4, 1)],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_tables_are_the_recorded_ones(writer: ModuleType, page: int, readme: int) -> None:
+    for file, count in ((writer.PAGE, page), (writer.README, readme)):
+        text = file.read_text(encoding="utf-8")
+        assert text == writer.page(text), f"run: python {writer.SCRIPT}"
+        assert text.count(f"written by {writer.SCRIPT} -->") == count
+        assert text.count(": written by docs/") == text.count("<!-- end -->")
 
 
 def blocks(page: Path, language: str) -> list[str]:

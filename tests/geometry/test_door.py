@@ -17,6 +17,8 @@ from polarvit.geometry import PolarPoint, PolarTangent, validate
 from .catalogue import GIVEN, arguments, call
 
 NAMES = sorted(GIVEN)
+FLAT = ("from_tangent0", "to_tangent0", "gyroneg", "gyroscale", "rotate", "tangent_inner")
+"""Those into which k does not enter."""
 
 
 def raises(name: str, *values: Any, match: str, **options: Any) -> None:
@@ -246,10 +248,8 @@ def test_nan_far_out_gives_nan_out(name: str) -> None:
     assert any(y.isnan().any() for y in out)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FLAT])
 def test_nan_curvature_gives_nan_out(name: str) -> None:
-    if name in ("from_tangent0", "to_tangent0", "gyroneg", "gyroscale", "rotate", "tangent_inner"):
-        pytest.skip("k does not enter")
     out = pytree.tree_leaves(call(name)(*arguments(name), k=torch.tensor(float("nan"))))
     assert any(y.isnan().any() for y in out)
 

@@ -175,7 +175,7 @@ def list_folders(
 
             for split in meta["splits"]:
                 PackedDataset.open(place, split).verify()
-        typer.echo(f"{place}: {printable(summary(meta))}{', checksums match' if verify else ''}")
+        typer.echo(f"{place}: {summary(meta)}{', checksums match' if verify else ''}")
 
 
 def prepared(folder: Path) -> list[Path]:
@@ -201,7 +201,7 @@ def summary(meta: dict[str, Any]) -> str:
     """One line on a prepared folder."""
     counts = ", ".join(f"{part['count']:,} {split}" for split, part in meta["splits"].items())
     height, width = meta["image_size"]
-    return f"{counts}; {len(meta['classes'])} classes; {height} x {width}; from {meta['source']}"
+    return printable(f"{counts}; {len(meta['classes'])} classes; {height} x {width}; from {meta['source']}")
 
 
 def open_source(name: str, kind: Kind, **columns: str | None) -> Source:

@@ -6,14 +6,12 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from polarvit.data.augment.config import Augmentation
 from polarvit.data.augment.pipeline import Augmenter
 from polarvit.data.sources.source import SIDE
 from polarvit.models import VisionModel, list_models
 from polarvit.models.registry import entry
-from polarvit.models.weights import CONFIG, WeightsError, load_pretrained, same_shapes
+from polarvit.models.weights import CONFIG, WeightsError, check_fit, load_pretrained
 from polarvit.training import checkpoint
 from polarvit.training.recipe import Data, Model, Recipe, Train, Watch, load
 from polarvit.training.sets import image_size
@@ -82,9 +80,7 @@ def unfinished(run: Path, recipe: Recipe) -> Trained:
     try:
         described = json.loads((run / "environment.json").read_text(encoding="utf-8"))
         network = entry(recipe.model.name.partition(".")[0]).model
-        with torch.device("meta"):  # takes no memory, whatever sizes are named
-            like = network.from_config(described["config"]).state_dict()
-        same_shapes(parts["model"], like, "its checkpoint")
+        check_fit(parts["model"], lambda: network.from_config(described["config"]), "its checkpoint")
         model = network.from_config(described["config"])
         model.class_names = described.get("class_names")
         if "padding" in described:

@@ -60,17 +60,22 @@ def write(name: str, title: str, rows: Sequence[Row], results: Sequence[Result],
             "steps": lengths if len(lengths) > 1 else lengths[0],
             "batch_size": recipes[0].train.batch_size,
             "rows": found,
-            "order": "" if settings.quick else agreement(found),
+            "order": order_of(found, settings),
             "summary": listed(rows, results, settings),
         },
     )
     return True
 
 
+def order_of(found: Sequence[dict[str, Any]], settings: Settings) -> str:
+    """How many pairs of rows are ordered as in the paper; nothing of toys, which rank nothing."""
+    return "" if settings.quick else agreement(found)
+
+
 def picture(name: str, title: str, rows: Sequence[Row], results: Sequence[Result], settings: Settings) -> None:
     """Draw the rows in the paper's order beside ours, where two of them can be compared and are no toys."""
     found = [summary(row, results) for row in rows]
-    if settings.quick or not agreement(found):
+    if not order_of(found, settings):
         return
     path = settings.file(name, "png")
     try:
@@ -107,7 +112,7 @@ def show(title: str, rows: Sequence[Row], results: Sequence[Result], settings: S
     toys = "TOY SIZE on digits: shows that everything runs, not how good it is. " if settings.quick else ""
     cells = list(cells_of(rows, results))
     columns = ["row", "paper", "ours, top-1 %", "rank", "seeds", "radius", "minutes"]
-    order = "" if settings.quick else agreement([summary(row, results) for row in rows])
+    order = order_of([summary(row, results) for row in rows], settings)
     if not order:  # nothing to compare, or with nothing that means anything
         columns.remove("rank")
         cells = [row[:3] + row[4:] for row in cells]

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polarvit.models.config import ViTConfig
 from polarvit.models.entry import Entry
 from polarvit.models.vit import ViT
-from polarvit.models.weights import WeightsError, fill, same_shapes
+from polarvit.models.weights import WeightsError, check_fit, fill
 
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}
 """Heads of the published networks, by width."""
@@ -164,8 +164,7 @@ def from_public(state: dict[str, Tensor], source: str = "public weights", heads:
         norm_eps=1e-6,
         plain_attention=True,
     )
-    with torch.device("meta"):  # takes no memory, whatever sizes the shapes claim
-        same_shapes(ours, DeiT(config).state_dict(), source)
+    check_fit(ours, lambda: DeiT(config), source)
     model = DeiT(config)
     fill(model, ours, set(), source)
     size = next((size for size, fields in SIZES.items() if fields["dim"] == dim), None)

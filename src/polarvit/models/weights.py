@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -22,7 +23,7 @@ from huggingface_hub import PyTorchModelHubMixin
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from polarvit.files import put, put_text
 from polarvit.models.class_names import checked_names
@@ -127,8 +128,7 @@ def load_pretrained(
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
     config = adapted(str(name), stored, overrides)
     state = read_weights(folder / WEIGHTS, described["architecture"])
-    with torch.device("meta"):  # takes no memory, whatever sizes the config names
-        same_shapes(state, cls(stored).state_dict(), str(folder / WEIGHTS))
+    check_fit(state, lambda: cls(stored), str(folder / WEIGHTS))
     model = cls(config)
     model.default_cfg["architecture"] = described["architecture"]
     model.default_cfg.update(read_preprocessing(folder / CONFIG, described["preprocessing"], stored.in_chans))
@@ -274,7 +274,7 @@ def read_weights(path: Path, architecture: str) -> dict[str, Tensor]:
 def fill(model: VisionModel, state: dict[str, Tensor], fresh: set[str], source: str) -> None:
     """Copy `state` into the model, in the file's dtype: same keys (but for those left `fresh`), same shapes."""
     expected = {key: tensor for key, tensor in model.state_dict().items() if key not in fresh}
-    same_shapes(state, expected, source)
+    _same_shapes(state, expected, source)
     whole = {key for key, tensor in expected.items() if not tensor.is_floating_point()}  # counters of batch norms
     dtypes = {tensor.dtype for key, tensor in state.items() if key not in whole}
     if len(dtypes) != 1 or not next(iter(dtypes)).is_floating_point:
@@ -282,7 +282,14 @@ def fill(model: VisionModel, state: dict[str, Tensor], fresh: set[str], source: 
     model.to(next(iter(dtypes))).load_state_dict({**model.state_dict(), **state})
 
 
-def same_shapes(state: dict[str, Tensor], expected: dict[str, Tensor], source: str) -> None:
+def check_fit(state: dict[str, Tensor], network: Callable[[], nn.Module], source: str) -> None:
+    """Raise unless the weights are those of this network, which takes no memory, whatever sizes its config names."""
+    with torch.device("meta"):
+        expected = network().state_dict()
+    _same_shapes(state, expected, source)
+
+
+def _same_shapes(state: dict[str, Tensor], expected: dict[str, Tensor], source: str) -> None:
     """Raise unless both have the same keys with the same shapes."""
     _same_keys(source, "", set(state), set(expected))
     for key, tensor in state.items():
